@@ -93,7 +93,6 @@ static int dir_cache_add(struct dir_cache *d, struct slice name, int fd, bool ou
 	return fd;
 }
 
-/* Open a subdirectory; create it if missing. */
 static int dir_cache_open_child(int dirfd, const char *name, bool *made)
 {
 	int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);

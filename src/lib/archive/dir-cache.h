@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_ARCHIVE_DIR_CACHE_H
 #define CAY_ARCHIVE_DIR_CACHE_H
-/*
- * dir-cache - the most recently used directories below a root, open
+/* dir-cache - the most recently used directories below a root, open
  *
  * The kernel resolves each name below the root and through no symlink; missing directories are
  * created.  A directory created so is ours: no other process had anything in it before.
  *
- * Bounded: DIRS_MAX fds and their names.
- */
+ * Bounded: DIRS_MAX fds and their names. */
 #include "base/buf.h"
 #include "base/str.h"
 

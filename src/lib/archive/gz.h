@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_ARCHIVE_GZ_H
 #define CAY_ARCHIVE_GZ_H
-/*
- * gz - gzip between a tar and its transport
+/* gz - gzip between a tar and its transport
  *
- * Wraps the callbacks of tar.h; nested compression is not decompressed.  Several members in a
- * row are one stream, as in gzip; a wrong checksum and a truncated stream are failures.  The
- * size of the output is bounded by its consumer, not here.
+ * Wraps the callbacks of tar.h; nested compression is not decompressed.  Several members in a row
+ * are one stream, as in gzip; a wrong checksum and a truncated stream are failures.  The size of
+ * the output is bounded by its consumer, not here.
  *
- * Bounded: KIB(32) in or out, and zlib's own memory (44 KiB in, 268 KiB out).
- */
+ * Bounded: KIB(32) in or out, and zlib's own memory (44 KiB in, 268 KiB out). */
 #include <zlib.h>
 
 #include "archive/tar.h"

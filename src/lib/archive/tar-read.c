@@ -23,8 +23,7 @@ void tar_reader_fini(struct tar_reader *t)
 	buf_fini(&t->pax);
 }
 
-/* All n bytes; 0 bytes are allowed at the very end of the archive for some callers, and
- * reported. */
+/* All n bytes; for some callers 0 bytes are allowed at the very end, and reported. */
 static int tar_read_exact(struct tar_reader *t, void *p, size_t n, bool may_end,
 			  struct cay_err *err)
 {

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_ARCHIVE_TAR_H
 #define CAY_ARCHIVE_TAR_H
-/*
- * tar - read and write archives over callbacks; no file I/O
+/* tar - read and write archives over callbacks; no file I/O
  *
  *	reader: tar_read_entry() -> an entry -> tar_read_data() until 0 -> tar_read_entry() ... -> 0
  *	writer: tar_write_entry() -> tar_write_data() its size -> tar_write_entry() ... ->
- *tar_write_end()
+ * tar_write_end()
  *
- * The input is untrusted.  Supported: ustar, pax (path, linkpath, size, mtime), GNU long
- * names and large sizes, v7.  Refused: malformed numbers, wrong checksums, sparse files,
- * several volumes, a global size or name, an end without its mark.  Names come out
- * relative, without ".", ".." or double slashes; others are refused, so callers need not
- * check again.  Owners are not read.
+ * The input is untrusted.  Supported: ustar, pax (path, linkpath, size, mtime), GNU long names and
+ * large sizes, v7.  Refused: malformed numbers, wrong checksums, sparse files, several volumes, a
+ * global size or name, an end without its mark.  Names come out relative, without ".", ".." or
+ * double slashes; others are refused, so callers need not check again.  Owners are not read.
  *
- * Bounded: a block, two names (PATH_MAX) and TAR_PAX_MAX of a pax header.
- */
+ * Bounded: a block, two names (PATH_MAX) and TAR_PAX_MAX of a pax header. */
 #include <stdint.h>
 #include <sys/types.h>
 

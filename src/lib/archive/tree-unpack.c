@@ -82,7 +82,6 @@ static int tree_unpack_random_name(struct unpack *u)
 		       : -EIO;
 }
 
-/* Read a small file's content before the file is created. */
 static ssize_t tree_unpack_read_small_file(struct unpack *u, const struct tar_entry *e,
 					   struct cay_err *err)
 {
@@ -209,9 +208,8 @@ static int tree_unpack_directory(struct unpack *u, const struct tar_entry *e, st
 	return 0;
 }
 
-/* Whether a link stays in the tree: ".." only at the beginning, and at most as often as the
- * link is deep.  After a name it could be the parent of another link's target, which is
- * anywhere. */
+/* Whether a link stays in the tree: ".." only at the beginning, and at most as often as the link is
+ * deep.  After a name it could be the parent of another link's target, which is anywhere. */
 static bool tree_unpack_link_stays_inside(const char *name, const char *to)
 {
 	struct slice rest = slice_of(to);

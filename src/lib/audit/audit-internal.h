@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUDIT_AUDIT_INTERNAL_H
 #define CAY_AUDIT_AUDIT_INTERNAL_H
-/*
- * audit-internal - the parts of the audit log
+/* audit-internal - the parts of the audit log
  *
  *	audit-record.c      a record as a line, and back
  *	audit-segment.c   the files, and their lines

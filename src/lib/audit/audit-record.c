@@ -121,8 +121,7 @@ static int audit_record_decode(const json_t *j, struct audit_record *ret)
 	return r < 0 || !ret->seq || !ret->op[0] || !ret->prev[0] ? -EINVAL : 0;
 }
 
-/* Unknown or duplicate members, another spelling or another order do not round-trip, and so
- * are refused. */
+/* Unknown or duplicate members, another spelling or order do not round-trip, and are refused. */
 int audit_record_parse(const char *line, size_t n, struct audit_record *ret)
 {
 	auto_buf again = BUF_INIT(AUDIT_LINE_MAX);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
- * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.
- * The chain, the file and its size belong to the writer.
- */
+/* The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
+ * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.  The
+ * chain, the file and its size belong to the writer. */
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -90,7 +88,6 @@ static void audit_entries_move(struct audit_entries *to, struct audit_entries *f
 
 /* The writer. */
 
-/* Append one record to the chain under construction. */
 static int audit_chain_append(struct audit_record *rec, struct audit_anchor *chain, struct buf *out)
 {
 	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
@@ -228,8 +225,7 @@ static int audit_writer_write_batch(struct audit *a, struct audit_entries *batch
 	return r;
 }
 
-/* Report the failure once to each waiting request; its record stays queued.  Called with the
- * lock held. */
+/* Report the failure once to each waiting request; its record stays queued.  With the lock held. */
 static void audit_writer_report_failure(struct audit *a, const struct audit_entries *list, int r)
 {
 	for (struct audit_entry *e = list->first; e; e = e->next) {
@@ -446,7 +442,6 @@ static int audit_segment_read_last(struct audit *a, uint32_t number, uint64_t *r
 	return r < 0 ? r : 1;
 }
 
-/* Where the chain ends, and the file to go on with. */
 static int audit_chain_find_end(struct audit *a, uint64_t *ret_torn)
 {
 	auto_audit_segments all = {};

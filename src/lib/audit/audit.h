@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUDIT_AUDIT_H
 #define CAY_AUDIT_AUDIT_H
-/*
- * audit - a tamper-evident log of requests and their outcomes
+/* audit - a tamper-evident log of requests and their outcomes
  *
- * A record is a line of JSON with a number that increases by one and the SHA-256 of the line
- * before it, newline included, so that `tail -n 1 FILE | sha256sum` is the head.  Lines are in
- * NNNNNNNN.log; a full file is followed by the next, and the chain continues through all of
- * them.  The chain alone cannot reveal a truncated end, or a chain rewritten by a process that
- * may write the files: for that its owner stores {count, head} of some moment elsewhere, and
- * audit_verify() compares the files with it.
+ * A record is a line of JSON with a number that increases by one and the SHA-256 of the line before
+ * it, newline included, so that `tail -n 1 FILE | sha256sum` is the head.  Lines are in
+ * NNNNNNNN.log; a full file is followed by the next, and the chain continues through all of them.
+ * The chain alone cannot reveal a truncated end, or a chain rewritten by a process that may write
+ * the files: for that its owner stores {count, head} of some moment elsewhere, and audit_verify()
+ * compares the files with it.
  *
  * One writer thread takes all records queued while it was busy, writes them and calls fdatasync
  * once.  The queue is bounded: a caller reserves a place before it starts its operation, and is
- * refused if there is none.  Records that could not be reserved are counted, and the count
- * becomes a record when there is room again.  If the disk fails, records wait in memory and are
- * retried; each waiting request is notified of the failure once.
+ * refused if there is none.  Records that could not be reserved are counted, and the count becomes
+ * a record when there is room again.  If the disk fails, records wait in memory and are retried;
+ * each waiting request is notified of the failure once.
  *
  * Records other than operations: AUDIT_CUT (a crash left half a line, which was never
- * acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count and head are
- * of their last record).
+ * acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count and head are of
+ * their last record).
  *
- * Threading: audit_*() of a struct audit are for the loop thread; fn is called from it and
- * never from inside audit_append(). audit_verify() and audit_read_page() need no struct audit
- * and may run in any thread or process, also while records are written.
- */
+ * Threading: audit_*() of a struct audit are for the loop thread; fn is called from it and never
+ * from inside audit_append(). audit_verify() and audit_read_page() need no struct audit and may run
+ * in any thread or process, also while records are written. */
 #include <uv.h>
 
 #include "base/clock.h"
@@ -64,8 +62,7 @@ struct audit_record {
 #define audit_set(member, text) audit_record_set_text(member, sizeof(member), text)
 void audit_record_set_text(char *to, size_t size, const char *text);
 
-/* One line without its newline. -EINVAL unless it is exactly what audit_record_format()
- * writes for *ret. */
+/* A line without its newline; -EINVAL unless it is exactly what audit_record_format() writes. */
 [[nodiscard]] int audit_record_parse(const char *line, size_t n, struct audit_record *ret);
 struct buf;
 [[nodiscard]] int audit_record_format(const struct audit_record *rec, struct buf *out);

@@ -293,8 +293,7 @@ static int jwk_parse(const json_t *j, struct jwk *ret, struct cay_err *err)
 	return r;
 }
 
-/* Two keys with one kid, or a key without kid among others: a token could not identify its
- * key. */
+/* Two keys with one kid, or a key without kid among others: a token could not identify its key. */
 static int jwks_check_kids(const struct jwks *keys, struct cay_err *err)
 {
 	for (size_t i = 0; i < keys->n; i++) {

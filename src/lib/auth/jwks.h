@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_JWKS_H
 #define CAY_AUTH_JWKS_H
-/*
- * jwks - the keys that sign foreign tokens (RFC 7517)
+/* jwks - the keys that sign foreign tokens (RFC 7517)
  *
- * A document becomes a table of at most JWKS_MAX keys, each with the one algorithm it may be
- * used with: the token's algorithm is only compared with it.  Keys for other purposes (use,
- * key_ops, alg, kty or crv not supported) are skipped, as the RFC requires; an invalid key of
- * ours, a duplicate name or a private key refuses the document, and the message says what to
- * do.
+ * A document becomes a table of at most JWKS_MAX keys, each with the one algorithm it may be used
+ * with: the token's algorithm is only compared with it.  Keys for other purposes (use, key_ops,
+ * alg, kty or crv not supported) are skipped, as the RFC requires; an invalid key of ours, a
+ * duplicate name or a private key refuses the document, and the message says what to do.
  *
- * libcrypto is set up by the program; nothing here reads a file or a clock.
- */
+ * libcrypto is set up by the program; nothing here reads a file or a clock. */
 #include "base/err.h"
 #include "base/str.h"
 
@@ -44,8 +41,7 @@ struct jwks {
 	struct jwk keys[JWKS_MAX];
 };
 
-/* The caller owns *ret.  CAY_E_INVALID or CAY_E_TOO_LARGE, with a message for the file's
- * author. */
+/* The caller owns *ret.  CAY_E_INVALID or CAY_E_TOO_LARGE, with a message for the file's author. */
 [[nodiscard]] int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err);
 void jwks_free(struct jwks *keys);
 CAY_DEFINE_FREEP(jwks, jwks_free)

@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "text/base64.h"
-#include "text/json.h"
 
 enum {
 	HEADER_MAX = 2048,
@@ -74,23 +73,29 @@ static int jws_decode_part(struct slice part, uint8_t *buf, size_t max, size_t *
 	return 0;
 }
 
+int jws_parse_object(const uint8_t *bytes, size_t n, const struct json_limits *limits, json_t **ret,
+		     const char *why, struct cay_err *err)
+{
+	struct cay_err local = {};
+	int r = json_parse((struct slice){ (const char *)bytes, n }, limits, ret, &local);
+
+	if (local.code == CAY_E_NO_MEMORY)
+		return cay_fail(err, local.code, "%s", local.msg);
+	return r < 0 || !json_is_object(*ret) ? jws_refuse(err, why) : 0;
+}
+
 static int jws_parse_header(struct slice part, json_t **ret, struct cay_err *err)
 {
 	uint8_t bytes[HEADER_MAX];
-	struct cay_err local = {};
 	size_t n = 0;
 	int r = jws_decode_part(part, bytes, sizeof(bytes), &n,
 				"the header is not base64url, or too long", err);
 
 	if (r < 0)
 		return r;
-	r = json_parse((struct slice){ (const char *)bytes, n }, &header_limits, ret, &local);
-	if (local.code == CAY_E_NO_MEMORY)
-		return cay_fail(err, local.code, "%s", local.msg);
-	if (r < 0 || !json_is_object(*ret))
-		return jws_refuse(err,
-				  "the header is no JSON object, has a name twice, or is too deep");
-	return 0;
+	return jws_parse_object(bytes, n, &header_limits, ret,
+				"the header is no JSON object, has a name twice, or is too deep",
+				err);
 }
 
 static bool jws_type_is_accepted(const json_t *typ)

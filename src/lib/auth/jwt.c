@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/jwt.h"
 
-#include "text/json.h"
-
-static const struct json_limits claims_limits = {
-	.bytes = JWS_PAYLOAD_MAX,
-	.depth = 8,
-	.values = 512,
-};
+static const struct json_limits limits = { .bytes = JWS_PAYLOAD_MAX, .depth = 8, .values = 512 };
 
 /* The last second of the year 9999: up to it, sums stay far from overflow. */
 static constexpr json_int_t TIME_MAX = 253402300799;
@@ -89,11 +83,6 @@ static int jwt_check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_e
 	return 0;
 }
 
-static bool jwt_json_text_eq(const json_t *v, const char *want)
-{
-	return json_is_string(v) && str_eq(json_string_value(v), want);
-}
-
 static int jwt_check_audience(const json_t *claims, const char *ours, struct cay_err *err)
 {
 	const json_t *aud = json_object_get(claims, "aud");
@@ -102,10 +91,10 @@ static int jwt_check_audience(const json_t *claims, const char *ours, struct cay
 		return aud ? jwt_refuse(err, "aud", "is set, and this node has no audience") : 0;
 	if (!aud)
 		return jwt_refuse(err, "aud", "is missing");
-	if (jwt_json_text_eq(aud, ours))
+	if (json_text_eq(aud, ours))
 		return 0;
 	for (size_t i = 0; i < json_array_size(aud); i++)
-		if (jwt_json_text_eq(json_array_get(aud, i), ours))
+		if (json_text_eq(json_array_get(aud, i), ours))
 			return 0;
 	return jwt_refuse(err, "aud", "is not us");
 }
@@ -118,22 +107,7 @@ static int jwt_check_issuer(const json_t *claims, const char *ours, struct cay_e
 		return 0;
 	if (!iss)
 		return jwt_refuse(err, "iss", "is missing");
-	return jwt_json_text_eq(iss, ours) ? 0
-					   : jwt_refuse(err, "iss", "is not the issuer we trust");
-}
-
-static int jwt_parse_claims(struct slice payload, json_t **ret, struct cay_err *err)
-{
-	struct cay_err local = {};
-	int r = json_parse(payload, &claims_limits, ret, &local);
-
-	if (local.code == CAY_E_NO_MEMORY)
-		return cay_fail(err, local.code, "%s", local.msg);
-	if (r < 0 || !json_is_object(*ret))
-		return cay_fail(
-			err, CAY_E_UNAUTHENTICATED,
-			"the claims are no JSON object, have a name twice, or are too many");
-	return 0;
+	return json_text_eq(iss, ours) ? 0 : jwt_refuse(err, "iss", "is not the issuer we trust");
 }
 
 int jwt_check(struct slice text, const struct jwks *keys, const struct jwt_policy *policy,
@@ -147,7 +121,9 @@ int jwt_check(struct slice text, const struct jwks *keys, const struct jwt_polic
 	int r = jws_verify(text, keys, payload, &n, err);
 
 	if (r == 0)
-		r = jwt_parse_claims((struct slice){ (const char *)payload, n }, &claims, err);
+		r = jws_parse_object(
+			payload, n, &limits, &claims,
+			"the claims are no JSON object, have a name twice, or are too many", err);
 	if (r == 0)
 		r = jwt_check_times(claims, now_s, &jwt.exp, err);
 	if (r == 0)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_JWT_H
 #define CAY_AUTH_JWT_H
-/*
- * jwt - identity claims signed by a foreign issuer (RFC 7519)
+/* jwt - identity claims signed by a foreign issuer (RFC 7519)
  *
- * Required: 'exp', 'sub', the tenant, and 'iss' and 'aud' if the policy names them.  A token
- * with an audience is refused if the policy has none (RFC 7519 section 4.1.3): it is meant for
- * another service.  Times are whole seconds; clocks may differ by JWT_SKEW_S.
- */
+ * Required: 'exp', 'sub', the tenant, and 'iss' and 'aud' if the policy names them.  A token with
+ * an audience is refused if the policy has none (RFC 7519 section 4.1.3): it is meant for another
+ * service.  Times are whole seconds; clocks may differ by JWT_SKEW_S. */
 #include "auth/jws.h"
 
 #define JWT_SKEW_S 60

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_KEY_H
 #define CAY_AUTH_KEY_H
-/*
- * key - an API key as text
+/* key - an API key as text
  *
  *	cay_ PREFIX _ SECRET
  *
- * The prefix (eight digits of an id) is public: lists show it and the row is found by it.
- * The secret is 32 random bytes in base64url without padding.  Only the SHA-256 of the
- * whole text is stored: with that much entropy no slow hash is needed.  There is one
- * spelling, so that two texts are equal exactly when the keys are.
- */
+ * The prefix (eight digits of an id) is public: lists show it and the row is found by it.  The
+ * secret is 32 random bytes in base64url without padding.  Only the SHA-256 of the whole text is
+ * stored: with that much entropy no slow hash is needed.  There is one spelling, so that two texts
+ * are equal exactly when the keys are. */
 #include <stdint.h>
 
 #include "base/str.h"

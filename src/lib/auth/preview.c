@@ -11,11 +11,6 @@ static const struct token_form form = { PREVIEW_PREFIX, /* version= */ 3, LEN };
 
 /* Hosts */
 
-static char preview_ascii_to_lower(char c)
-{
-	return ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
-}
-
 static int preview_base_fail(struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_INVALID,
@@ -57,7 +52,7 @@ static bool preview_host_is_below(struct slice s, const char *domain)
 	if (s.n < n + 2 || at[-1] != '.')
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (preview_ascii_to_lower(at[i]) != domain[i])
+		if (ascii_to_lower(at[i]) != domain[i])
 			return false;
 	return true;
 }
@@ -77,7 +72,7 @@ bool preview_host_parse(const struct preview_base *b, struct slice host, struct 
 	if (name.n >= sizeof(label))
 		return false;
 	for (size_t i = 0; i < name.n; i++)
-		label[i] = preview_ascii_to_lower(name.p[i]);
+		label[i] = ascii_to_lower(name.p[i]);
 	name.p = label;
 	number = slice_cut(&name, '-');
 	if (!name.p || str_parse_u64(number, 1, UINT16_MAX, &port) < 0 ||

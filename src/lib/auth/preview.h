@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_PREVIEW_H
 #define CAY_AUTH_PREVIEW_H
-/*
- * preview - the host of a sandbox's port, and the token that admits to it
+/* preview - the host of a sandbox's port, and the token that admits to it
  *
- * Each port of each sandbox has a host of its own below one domain, PORT-SANDBOX.DOMAIN,
- * so that a browser isolates them from each other and from the API.  There is one spelling,
- * case-insensitive like Host headers.
+ * Each port of each sandbox has a host of its own below one domain, PORT-SANDBOX.DOMAIN, so that a
+ * browser isolates them from each other and from the API.  There is one spelling, case-insensitive
+ * like Host headers.
  *
- * A token admits to one port of one sandbox of one tenant, until a time: "cayp_" and
- * base64url of the bytes of auth/token.h, with version 3 and no scope, and then
+ * A token admits to one port of one sandbox of one tenant, until a time: "cayp_" and base64url of
+ * the bytes of auth/token.h, with version 3 and no scope, and then
  *
  *	56  port, u16          60  HMAC-SHA256 of the 60 bytes before it
  *	58  0, u16
  *
- * The version, the first signed byte, keeps the two apart.
- */
+ * The version, the first signed byte, keeps the two apart. */
 #include "auth/token.h"
 #include "base/buf.h"
 

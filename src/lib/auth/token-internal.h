@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_TOKEN_INTERNAL_H
 #define CAY_AUTH_TOKEN_INTERNAL_H
-/*
- * Shared by token.c and preview.c: a prefix, and base64url of signed bytes.
+/* Shared by token.c and preview.c: a prefix, and base64url of signed bytes.
  *
  * The first TOKEN_COMMON bytes are those of auth/token.h in every form; the form's own bytes
- * follow, and the signature is last.
- */
+ * follow, and the signature is last. */
 #include "auth/token.h"
 #include "text/base64.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_TOKEN_H
 #define CAY_AUTH_TOKEN_H
-/*
- * token - a credential for one sandbox, for use in browsers, URLs and sandboxes
+/* token - a credential for one sandbox, for use in browsers, URLs and sandboxes
  *
- * Valid for one sandbox of one tenant, to read or to write, until a time:
- * "cayt_" and base64url of fixed bytes, signed with HMAC-SHA256.
+ * Valid for one sandbox of one tenant, to read or to write, until a time: "cayt_" and base64url of
+ * fixed bytes, signed with HMAC-SHA256.
  *
  *	 0  version, 1 or 2    20  sandbox, as base/id.h has it
  *	 1  scope              36  epoch, u32
@@ -13,15 +12,13 @@
  *	 3  reserved, 0        48  8 random bytes
  *	 4  tenant             56  HMAC-SHA256 of the 56 bytes before it
  *
- * A link is a token of version 2: it is valid for reading one target only, whose
- * SHA-256 is signed after those 56 bytes and is not in the text.  The version keeps the
- * two apart.
+ * A link is a token of version 2: it is valid for reading one target only, whose SHA-256 is signed
+ * after those 56 bytes and is not in the text.  The version keeps the two apart.
  *
- * Numbers are little-endian.  One token has one spelling.  It is checked without
- * a store: it expires by time, or with all others when the epoch advances.
- * The reason of a refusal is in the message, for the log; its code is always
- * CAY_E_UNAUTHENTICATED, and no part of the token is in the message.
- */
+ * Numbers are little-endian.  One token has one spelling.  It is checked without a store: it
+ * expires by time, or with all others when the epoch advances.  The reason of a refusal is in the
+ * message, for the log; its code is always CAY_E_UNAUTHENTICATED, and no part of the token is in
+ * the message. */
 #include "base/err.h"
 #include "base/id.h"
 #include "ops/op.h"

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_ARENA_H
 #define CAY_BASE_ARENA_H
-/*
- * arena - memory of one request: allocated in pieces, freed at once
- *
- * Bounded from birth; a request that exceeds the bound gets NULL.  Pieces are not freed one by
- * one.
- */
+/* arena - memory of one request: allocated in pieces, freed at once.  Bounded from birth; a request
+ * that exceeds the bound gets NULL.  Pieces are not freed one by one. */
 #include <stddef.h>
 
 #include "base/mem.h"

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_BUF_H
 #define CAY_BASE_BUF_H
-/*
- * buf - bytes that grow, up to a limit they were born with
- *
- * Appending past the limit fails with -ENOBUFS and changes nothing: no cut
- * text, no surprise.  data[len] is always 0, so a buffer that holds text is a C
- * string.  A zeroed struct buf is a valid empty one with limit 0.
- */
+/* buf - bytes that grow, up to a limit they were born with.  Appending past the limit fails with
+ * -ENOBUFS and changes nothing: no cut text, no surprise.  data[len] is always 0, so a buffer that
+ * holds text is a C string.  A zeroed struct buf is a valid empty one with limit 0. */
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -36,8 +32,7 @@ void buf_fini(struct buf *b);
 [[nodiscard]] __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf *b, const char *fmt,
 								    va_list ap);
 
-/* Drop n bytes from the front.  It moves the rest: consume once per batch, not
- * once per item. */
+/* Drop n bytes from the front.  It moves the rest: consume once per batch, not once per item. */
 void buf_consume(struct buf *b, size_t n);
 /* Drop everything after the first len bytes. */
 void buf_truncate(struct buf *b, size_t len);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_CLOCK_H
 #define CAY_BASE_CLOCK_H
-/*
- * clock - the current time, replaceable in tests
- *
- * Deadlines use CLOCK_BOOTTIME (it continues while the machine sleeps and never jumps); wall
- * time is for people and tokens only.  A deadline that outlives the process is stored with its
- * boot id.
- */
+/* clock - the current time, replaceable in tests.  Deadlines use CLOCK_BOOTTIME (it continues while
+ * the machine sleeps and never jumps); wall time is for people and tokens only.  A deadline that
+ * outlives the process is stored with its boot id. */
 #include <stdint.h>
 
 #include "base/mem.h"

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_ERR_H
 #define CAY_BASE_ERR_H
-/*
- * err - how failures travel
+/* err - how failures travel
  *
- * A function that can fail returns 0 or more on success and -errno on failure.
- * If a user may see the failure it also takes a struct cay_err, last, on the
- * caller's stack:
+ * A function that can fail returns 0 or more on success and -errno on failure.  If a user may see
+ * the failure it also takes a struct cay_err, last, on the caller's stack:
  *
  *	struct cay_err err = {};
  *	if (thing_open(name, &thing, &err) < 0)
  *		... reply from err ...
  *
- * The code says what kind of failure it is (errors.def), the message what
- * happened, in lower case and without a full stop.  The first failure wins;
- * callers add context in front with cay_err_wrap().  Libraries do not log.
- */
+ * The code says what kind of failure it is (errors.def), the message what happened, in lower case
+ * and without a full stop.  The first failure wins; callers add context in front with
+ * cay_err_wrap().  Libraries do not log. */
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -62,8 +59,7 @@ __attribute__((format(printf, 3, 0))) int cay_vfail(struct cay_err *err, enum ca
 /* CAY_E_NO_MEMORY with its one message; returns -ENOMEM. */
 int cay_no_memory(struct cay_err *err);
 
-/* The same for a failed system call: records errnum, appends its text and
- * returns -errnum. */
+/* The same for a failed system call: records errnum, appends its text and returns -errnum. */
 __attribute__((format(printf, 4, 5))) int cay_fail_sys(struct cay_err *err, enum cay_code code,
 						       int errnum, const char *fmt, ...);
 

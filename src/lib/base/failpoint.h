@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_FAILPOINT_H
 #define CAY_BASE_FAILPOINT_H
-/*
- * failpoint - named places where a test can make the program die or fail
+/* failpoint - named places where a test can make the program die or fail
  *
- * They are compiled into every build, so that tests run the code that ships;
- * an unarmed one costs a load and a branch.  The list is failpoints.def.
+ * They are compiled into every build, so that tests run the code that ships; an unarmed one costs a
+ * load and a branch.  The list is failpoints.def.
  *
  *	CAY_FAULT=write:filled=kill         die at the first hit
  *	CAY_FAULT=write:filled=error@3      fail with EIO at the third

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_ID_H
 #define CAY_BASE_ID_H
-/*
- * id - names that Cay gives: two letters for the noun, then 24 of Crockford's
- * base32 in lower case
+/* id - names that Cay gives: two letters for the noun, then 24 of Crockford's base32 in lower case
  *
  *	sb0006000gk3v9b1qe8xw2ms5tzd
  *	^^ noun    ^^ from here 88 random bits
  *	  ^^^^ ^^^^ cell and birth node, 16 bits each: a routing hint, no more
  *
- * Letters and digits only, so that an id is a DNS label and fits a wildcard
- * certificate.  One id has one spelling: no upper case, no aliases.  Users
- * treat it as opaque; our programs send it as these 16 bytes.
- */
+ * Letters and digits only, so that an id is a DNS label and fits a wildcard certificate.  One id
+ * has one spelling: no upper case, no aliases.  Users treat it as opaque; our programs send it as
+ * these 16 bytes. */
 #include <stdint.h>
 
 #include "base/str.h"

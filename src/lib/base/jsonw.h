@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_JSONW_H
 #define CAY_BASE_JSONW_H
-/*
- * jsonw - the only way Cay writes JSON
+/* jsonw - the only way Cay writes JSON
  *
  *	struct jw w = jw_to(&buf);
  *	jw_object_begin(&w, NULL);
@@ -10,13 +9,11 @@
  *	jw_end(&w);
  *	r = jw_finish(&w);
  *
- * A key is required inside an object and forbidden elsewhere; opening, closing
- * and keys out of order are bugs and assert.  Run-time failures, the buffer's limit
- * and memory, are recorded and returned by jw_finish(),
- * so calls in between need no checks.  Text that is not UTF-8 is written with
- * U+FFFD in place of each bad byte: the output is always valid JSON.  Where
- * bytes matter, callers send base64 instead.
- */
+ * A key is required inside an object and forbidden elsewhere; opening, closing and keys out of
+ * order are bugs and assert.  Run-time failures, the buffer's limit and memory, are recorded and
+ * returned by jw_finish(), so calls in between need no checks.  Text that is not UTF-8 is written
+ * with U+FFFD in place of each bad byte: the output is always valid JSON.  Where bytes matter,
+ * callers send base64 instead. */
 #include <stdint.h>
 
 #include "base/buf.h"

@@ -97,8 +97,7 @@ static int log_format_json(const struct log *l, enum log_level level, const char
 	return jw_finish(&w);
 }
 
-/* A line that was cut off must not swallow the next: that one begins with a
- * newline. */
+/* A line that was cut off must not swallow the next: that one begins with a newline. */
 static void log_write_line(struct log *l, const struct buf *line)
 {
 	ssize_t n;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_LOG_H
 #define CAY_BASE_LOG_H
-/*
- * log - one line per event, written by programs, never by libraries
+/* log - one line per event, written by programs, never by libraries
  *
  * On a terminal:   01:50:43 warning cayd sb…: remove cgroup failed, ignoring: …
  * Anywhere else, one JSON object a line with these keys and no others:

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_MEM_H
 #define CAY_BASE_MEM_H
-/*
- * mem - memory and fds are freed by the scope that declares them
- *
- * Initialise every cleanup variable where it is declared (fds to -EBADF, 0 would be stdin).
- * Ownership moves only through cay_take() and cay_take_fd(), or into a parent whose free
- * function is documented.
- */
+/* mem - memory and fds are freed by the scope that declares them.  Initialise every cleanup
+ * variable where it is declared (fds to -EBADF, 0 would be stdin).  Ownership moves only through
+ * cay_take() and cay_take_fd(), or into a parent whose free function is documented. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

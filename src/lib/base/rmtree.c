@@ -56,8 +56,7 @@ static int rmtree_unlink_unless_dir(int dirfd, const struct dirent *e)
 	return errno == EISDIR ? 1 : -errno;
 }
 
-/* Under a unique name; *serial only increases, so planted names cost one attempt each, not
- * one per directory. */
+/* Under a unique name; *serial only increases, so planted names cost one attempt each. */
 static int rmtree_move_to_top(int fd, const char *name, int top, uint64_t *serial)
 {
 	char to[32];
@@ -71,28 +70,39 @@ static int rmtree_move_to_top(int fd, const char *name, int top, uint64_t *seria
 	return r;
 }
 
-/* Remove one directory of the top: its files go, its directories move up. */
-static int rmtree_flatten_dir(int top, const char *name, uint64_t *serial)
+static int rmtree_flatten_dir(int top, const char *name, uint64_t *serial);
+
+/* Remove all entries of d.  Its directories move to the top; -EBADF: d is the top. */
+static int rmtree_empty_dir(DIR *d, int top, uint64_t *serial)
 {
-	auto_dir d = NULL;
-	int r = rmtree_dir_open(top, name, &d), n;
+	const struct dirent *e;
+	int r, n;
 
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
 	do {
-		const struct dirent *e;
-
 		n = 0;
 		while ((r = rmtree_dir_next(d, &e)) > 0) {
 			n++;
 			r = rmtree_unlink_unless_dir(dirfd(d), e);
-			if (r > 0)
+			if (r > 0 && top >= 0)
 				r = rmtree_move_to_top(dirfd(d), e->d_name, top, serial);
+			else if (r > 0)
+				r = rmtree_flatten_dir(dirfd(d), e->d_name, serial);
 			if (r < 0)
 				return r;
 		}
-		rewinddir(d);
+		rewinddir(d); /* directories moved to the top meanwhile */
 	} while (r == 0 && n);
+	return r;
+}
+
+static int rmtree_flatten_dir(int top, const char *name, uint64_t *serial)
+{
+	auto_dir d = NULL;
+	int r = rmtree_dir_open(top, name, &d);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = rmtree_empty_dir(d, top, serial);
 	if (r < 0)
 		return r;
 	return unlinkat(top, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
@@ -102,25 +112,9 @@ int rmtree_contents(int dir)
 {
 	uint64_t serial = 0;
 	auto_dir d = NULL;
-	int r = rmtree_dir_open(dir, ".", &d), n;
+	int r = rmtree_dir_open(dir, ".", &d);
 
-	if (r < 0)
-		return r;
-	do {
-		const struct dirent *e;
-
-		n = 0;
-		while ((r = rmtree_dir_next(d, &e)) > 0) {
-			n++;
-			r = rmtree_unlink_unless_dir(dirfd(d), e);
-			if (r > 0)
-				r = rmtree_flatten_dir(dirfd(d), e->d_name, &serial);
-			if (r < 0)
-				return r;
-		}
-		rewinddir(d); /* directories moved to the top meanwhile */
-	} while (r == 0 && n);
-	return r;
+	return r < 0 ? r : rmtree_empty_dir(d, -EBADF, &serial);
 }
 
 int rmtree_at(int dirfd, const char *name)

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_SEQPACKET_H
 #define CAY_BASE_SEQPACKET_H
-/*
- * msg - one message with at most one fd over a unix socket
- */
+/* msg - one message with at most one fd over a unix socket */
 #include "base/mem.h"
 
-/* fd < 0: none.  It stays the caller's.  Waits as the socket does, never raises
- * SIGPIPE. */
+/* fd < 0: none.  It stays the caller's.  Waits as the socket does, never raises SIGPIPE. */
 [[nodiscard]] int seqpacket_send(int sock, const void *p, size_t n, int fd);
 /* Never waits.  How many bytes, 0 at the end, -EAGAIN when there is nothing, -errno.  *ret_n_fds
  * is how many fds came; the first is *ret_fd and the caller's, others are closed.

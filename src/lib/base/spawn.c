@@ -49,8 +49,7 @@ static int spawn_plan_set_attr(struct spawn_plan *p, const struct spawn *s)
 	return -posix_spawnattr_setflags(&p->attr, flags);
 }
 
-/* Sources are first moved above every target, so that no dup2 overwrites an fd
- * that a later one still needs. */
+/* Sources first move above every target, so that no dup2 overwrites an fd a later one needs. */
 static int spawn_plan_set_fds(struct spawn_plan *p, const struct spawn *s,
 			      int high[static SPAWN_FDS_MAX])
 {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_SPAWN_H
 #define CAY_BASE_SPAWN_H
-/*
- * spawn - start a program and control it by pidfd
+/* spawn - start a program and control it by pidfd
  *
  * The child gets the argv, environment and fds named here and nothing else: no inherited fd, no
- * inherited variable, default signals, empty mask.  The parent never needs its pid (pids can
- * wrap in under a second); waiting, killing and polling use the pidfd.  SIGCHLD must not be
- * ignored, or the kernel discards the status (-ECHILD).
- */
+ * inherited variable, default signals, empty mask.  The parent never needs its pid (pids can wrap
+ * in under a second); waiting, killing and polling use the pidfd.  SIGCHLD must not be ignored, or
+ * the kernel discards the status (-ECHILD). */
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -20,8 +18,7 @@ struct spawn {
 	const char *path; /* absolute; PATH is not searched */
 	const char *const *argv;
 	const char *const *env; /* NULL: empty */
-	/* The child's fd i is fds[i]; a negative one is /dev/null for 0..2 and
-	 * closed above. */
+	/* The child's fd i is fds[i]; a negative one is /dev/null for 0..2 and closed above. */
 	int fds[SPAWN_FDS_MAX];
 	unsigned n_fds;
 	int cgroup_fd; /* start in this v2 cgroup, or negative */

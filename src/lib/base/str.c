@@ -81,8 +81,7 @@ static size_t utf8_sequence_len(unsigned char c, unsigned char *lo, unsigned cha
 	return 0;
 }
 
-/* How many of the n bytes at p fit the sequence that begins there; *need is its
- * full length. */
+/* How many of the n bytes at p fit the sequence that begins there; *need is its full length. */
 static size_t utf8_matching_len(const char *p, size_t n, size_t *need)
 {
 	unsigned char lo, hi;

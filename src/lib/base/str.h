@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_STR_H
 #define CAY_BASE_STR_H
-/*
- * str - text without locale and without surprises
- *
- * A struct slice is a view: bytes owned elsewhere, not ended by a 0.
- */
+/* str - text without locale and without surprises.  A struct slice is a view: bytes owned
+ * elsewhere, not ended by a 0. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -42,6 +39,11 @@ static inline bool ascii_is_lower(char c)
 static inline bool ascii_is_upper(char c)
 {
 	return c >= 'A' && c <= 'Z';
+}
+
+static inline char ascii_to_lower(char c)
+{
+	return ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
 }
 
 static inline bool ascii_is_digit(char c)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CGROUP_CGROUP_H
 #define CAY_CGROUP_CGROUP_H
-/*
- * cgroup - find a sandbox in the cgroup hierarchies, and read its usage
- *
- * Read-only, which needs no privilege; the keeper creates, limits and kills.
- */
+/* cgroup - find a sandbox in the cgroup hierarchies, and read its usage.  Read-only, which needs no
+ * privilege; the keeper creates, limits and kills. */
 #include "base/err.h"
 #include "base/id.h"
 #include "base/mem.h"
@@ -22,13 +19,11 @@ struct cgroup {
 #define auto_cgroup CAY_CLEANUP(cgroup_fini) struct cgroup
 #define CGROUP_INIT ((struct cgroup){ .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } })
 
-/* The hierarchies themselves.  ret is CGROUP_INIT before, here and below, and to be
- * finished also on failure. */
+/* The hierarchies.  Here and below ret is CGROUP_INIT before, and is finished also on failure. */
 [[nodiscard]] int cgroup_open_roots(struct cgroup *ret, struct cay_err *err);
 /* path ("/cay") in each of them. */
 [[nodiscard]] int cgroup_open_top(const char *path, struct cgroup *ret, struct cay_err *err);
-/* A sandbox below top: -ENOENT when it has none on v2; those of v1 are opened as far as
- * they exist. */
+/* A sandbox below top: -ENOENT when it has none on v2; those of v1 are opened where they exist. */
 [[nodiscard]] int cgroup_open_sandbox(const struct cgroup *top, const struct id *tenant,
 				      const struct id *sandbox, struct cgroup *ret);
 [[nodiscard]] int cgroup_open_sandbox_dir(int top, const char *tenant, const char *sandbox);

@@ -5,7 +5,6 @@
 
 #define SMALL_FILE KIB(4)
 
-/* A file that is a number. */
 static int cgroup_read_number(int dirfd, const char *name, uint64_t *ret)
 {
 	auto_buf text = BUF_INIT(SMALL_FILE);

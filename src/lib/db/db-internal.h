@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_DB_DB_INTERNAL_H
 #define CAY_DB_DB_INTERNAL_H
-/*
- * db-internal - the parts of the journal
+/* db-internal - the parts of the journal
  *
  *	schema.c    the file: open, check, migrate
  *	row.c       structs to columns and back, everything checked

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The queue and its writer.  A write goes loop -> queue -> writer -> outcome list -> loop.  The
+/* The queue and its writer.  A write goes loop -> queue -> writer -> outcome list -> loop.  The
  * mutex guards the two lists, the statistics and `stopping`, and is never held during disk I/O, so
- * the loop does not wait for the disk.
- */
+ * the loop does not wait for the disk. */
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -140,8 +138,7 @@ static void db_writer_write_batch(struct db *db, struct db_write_list *batch)
 	(void)uv_async_send(&db->async);
 }
 
-/* The next batch, or false when it is time to stop.  A checkpoint delays only writes that
- * arrive while it runs. */
+/* False when it is time to stop.  A checkpoint delays only writes that arrive while it runs. */
 static bool db_writer_next_batch(struct db *db, struct db_write_list *ret)
 {
 	bool idle, go_on;
@@ -467,16 +464,13 @@ static struct db *db_new(void)
 	db_write_list_init(&db->notifying);
 	db_write_list_init(&db->queue);
 	db_write_list_init(&db->completed);
-	if (uv_mutex_init(&db->lock) < 0) {
-		free(db);
-		return NULL;
-	}
-	if (uv_cond_init(&db->wake) < 0) {
+	if (uv_mutex_init(&db->lock) == 0) {
+		if (uv_cond_init(&db->wake) == 0)
+			return db;
 		uv_mutex_destroy(&db->lock);
-		free(db);
-		return NULL;
 	}
-	return db;
+	free(db);
+	return NULL;
 }
 
 int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)

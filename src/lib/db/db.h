@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_DB_DB_H
 #define CAY_DB_DB_H
-/*
- * db - the journal: the durable record of this node's sandboxes
+/* db - the journal: the durable record of this node's sandboxes
  *
  * One SQLite file (WAL, synchronous=FULL) with one writer thread, which takes all writes queued
  * while it was busy, commits them in one transaction and posts the outcome back.  So one write
- * costs one fsync, and a hundred at once also cost one.  Writes take effect in the order they
- * were submitted.  If one fails, its whole transaction fails, and each of its writers gets the
- * failure.  Later writes start afresh: there is no broken state.
+ * costs one fsync, and a hundred at once also cost one.  Writes take effect in the order they were
+ * submitted.  If one fails, its whole transaction fails, and each of its writers gets the failure.
+ * Later writes start afresh: there is no broken state.
  *
  * A failed write may still have happened: if the last fsync failed, the next start may find the
  * row.  The same holds for a write without an outcome.
  *
- * A row is a struct life and a text of the caller's (JSON); all rows are read into memory at
- * the start and never again.  Event numbers only increase, also across restarts, also when all
- * events have been deleted.  Publish an event only when it is durable, or a crash may give its
- * number to another one.
+ * A row is a struct life and a text of the caller's (JSON); all rows are read into memory at the
+ * start and never again.  Event numbers only increase, also across restarts, also when all events
+ * have been deleted.  Publish an event only when it is durable, or a crash may give its number to
+ * another one.
  *
  * The file is locked while it is open: no second process, not even a reader.
  *
  * Threading: every function is for the loop thread; fn is called from it, never from inside the
- * call that submitted the write.  Arguments are copied.  The loop stays alive while outcomes
- * are outstanding.
- */
+ * call that submitted the write.  Arguments are copied.  The loop stays alive while outcomes are
+ * outstanding. */
 #include <uv.h>
 
 #include "base/buf.h"
@@ -112,8 +110,7 @@ struct db_stats {
 
 struct db_stats db_get_stats(struct db *db);
 
-/* Write the queue, report, stop the writer and close; blocks.  Writes submitted by its
- * callbacks are refused (UNAVAILABLE).  The loop's next iteration frees the rest.  NULL is
- * fine. */
+/* Write the queue, report, stop the writer and close; blocks.  Writes submitted by its callbacks
+ * are refused (UNAVAILABLE).  The loop's next iteration frees the rest.  NULL is fine. */
 void db_close(struct db *db);
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Structs to columns and back.  Anyone with access may have edited the file, so its content is
- * validated like remote input; and a value that could not be read back is not written.
- */
+/* Structs to columns and back.  Anyone with access may have edited the file, so its content is
+ * validated like remote input; and a value that could not be read back is not written. */
 #include "db/db-internal.h"
 
 #define BOOT_DIGITS "0123456789abcdef-"
@@ -22,11 +20,7 @@ static const char *const reasons[] = {
 	[END_EVICTED] = "evicted",     [END_START_FAILED] = "start_failed",
 	[END_NODE_LOST] = "node_lost", [END_NUM_REASONS] = NULL,
 };
-static const char *const on_exits[] = {
-	[ON_EXIT_KEEP] = "keep",
-	[ON_EXIT_END] = "end",
-	[ON_EXIT_NUM] = NULL,
-};
+static const char *const on_exits[] = { [ON_EXIT_KEEP] = "keep", [ON_EXIT_END] = "end", NULL };
 static const char *const booleans[] = { "0", "1", NULL };
 
 /* A number, or a word of the choices. */
@@ -325,11 +319,13 @@ static void db_reader_report_bad(const struct db_reader *to, const struct id *id
 	to->bad(to->arg, id, &why);
 }
 
+typedef int db_load_fn(sqlite3_stmt *s, const struct db_entry_kind *kind,
+		       const struct db_reader *to, struct cay_err *err);
+
 /* Step through a SELECT; -errno of `one` ends it. */
-static int db_select_for_each(sqlite3 *sql, const char *text, uint64_t limit,
-			      int (*one)(sqlite3_stmt *s, const struct db_reader *to,
-					 struct cay_err *err),
-			      const struct db_reader *to, struct cay_err *err)
+static int db_select_for_each(sqlite3 *sql, const char *text, uint64_t limit, db_load_fn *one,
+			      const struct db_entry_kind *kind, const struct db_reader *to,
+			      struct cay_err *err)
 {
 	sqlite3_stmt *s = NULL;
 	int rc = sqlite3_prepare_v2(sql, text, -1, &s, NULL), r = 0;
@@ -339,7 +335,7 @@ static int db_select_for_each(sqlite3 *sql, const char *text, uint64_t limit,
 	while (rc == SQLITE_OK || rc == SQLITE_ROW) {
 		rc = sqlite3_step(s);
 		if (rc == SQLITE_ROW)
-			r = one(s, to, err);
+			r = one(s, kind, to, err);
 		if (r < 0)
 			break;
 	}
@@ -350,24 +346,22 @@ static int db_select_for_each(sqlite3 *sql, const char *text, uint64_t limit,
 	return r;
 }
 
-static int db_load_sandbox_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+static int db_load_sandbox_row(sqlite3_stmt *s, const struct db_entry_kind *,
+			       const struct db_reader *to, struct cay_err *err)
 {
 	struct db_sandbox row = {};
-	const char *fault;
+	bool has_id = db_column_read_id(s, COL_ID, ID_SANDBOX, &row.life.id);
+	const char *fault = has_id ? db_sandbox_read(s, &row) : "id";
 
-	if (!db_column_read_id(s, COL_ID, ID_SANDBOX, &row.life.id)) {
-		db_reader_report_bad(to, NULL, "sandbox", "id");
-		return 0;
-	}
-	fault = db_sandbox_read(s, &row);
 	if (fault) {
-		db_reader_report_bad(to, &row.life.id, "sandbox", fault);
+		db_reader_report_bad(to, has_id ? &row.life.id : NULL, "sandbox", fault);
 		return 0;
 	}
 	return to->row ? to->row(to->arg, &row, err) : 0;
 }
 
-static int db_load_event_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+static int db_load_event_row(sqlite3_stmt *s, const struct db_entry_kind *,
+			     const struct db_reader *to, struct cay_err *err)
 {
 	struct db_event event = {};
 	bool has_id = db_column_read_id(s, EV_SANDBOX, ID_SANDBOX, &event.sandbox);
@@ -384,43 +378,26 @@ static int db_load_event_row(sqlite3_stmt *s, const struct db_reader *to, struct
 static int db_load_entry_row(sqlite3_stmt *s, const struct db_entry_kind *kind,
 			     const struct db_reader *to, struct cay_err *err)
 {
-	const char *what = kind->name, *fault = "text";
 	struct db_entry entry = {};
+	bool has_id = db_column_read_id(s, 0, kind->noun, &entry.id);
+	const char *fault = has_id ? "text" : "id";
 
-	if (!db_column_read_id(s, 0, kind->noun, &entry.id)) {
-		db_reader_report_bad(to, NULL, what, "id");
-		return 0;
-	}
-	if (db_column_read_text(s, 1, &entry.text))
+	if (has_id && db_column_read_text(s, 1, &entry.text))
 		fault = db_entry_invalid_reason(&entry);
 	if (fault) {
-		db_reader_report_bad(to, &entry.id, what, fault);
+		db_reader_report_bad(to, has_id ? &entry.id : NULL, kind->name, fault);
 		return 0;
 	}
 	return to->entry ? to->entry(to->arg, &entry, err) : 0;
 }
 
-#define DEFINE_DB_LOAD_ENTRY_ROW(noun) \
-	static int db_load_row_##noun(sqlite3_stmt *s, const struct db_reader *to, \
-				      struct cay_err *err) \
-	{ \
-		return db_load_entry_row(s, db_entry_kind_find(noun), to, err); \
-	}
-DEFINE_DB_LOAD_ENTRY_ROW(ID_TENANT)
-DEFINE_DB_LOAD_ENTRY_ROW(ID_KEY)
-DEFINE_DB_LOAD_ENTRY_ROW(ID_TEMPLATE)
-
 int db_entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
 {
-	static int (*const ones[DB_ENTRY_KINDS])(sqlite3_stmt *, const struct db_reader *,
-						 struct cay_err *) = { db_load_row_ID_TENANT,
-								       db_load_row_ID_KEY,
-								       db_load_row_ID_TEMPLATE };
 	int r = 0;
 
 	for (size_t i = 0; i < DB_ENTRY_KINDS && r >= 0; i++)
-		r = db_select_for_each(sql, db_entry_kinds[i].all_sql, DB_NUMBER_MAX, ones[i], to,
-				       err);
+		r = db_select_for_each(sql, db_entry_kinds[i].all_sql, DB_NUMBER_MAX,
+				       db_load_entry_row, &db_entry_kinds[i], to, err);
 	return r;
 }
 
@@ -428,7 +405,7 @@ int db_sandboxes_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *
 {
 	return db_select_for_each(sql,
 				  "SELECT " ROW_COLUMNS " FROM sandbox ORDER BY seq, rowid LIMIT ?",
-				  DB_NUMBER_MAX, db_load_sandbox_row, to, err);
+				  DB_NUMBER_MAX, db_load_sandbox_row, NULL, to, err);
 }
 
 int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
@@ -436,5 +413,5 @@ int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err
 	return db_select_for_each(sql,
 				  "SELECT * FROM (SELECT " EVENT_COLUMNS
 				  " FROM event ORDER BY seq DESC LIMIT ?) ORDER BY seq",
-				  to->events, db_load_event_row, to, err);
+				  to->events, db_load_event_row, NULL, to, err);
 }

@@ -8,8 +8,7 @@
 #include "base/path.h"
 #include "db/db-internal.h"
 
-/* Words instead of enum numbers, NULL for LIFE_NEVER: a later version may renumber,
- * and a person can read it. */
+/* Words, not enum numbers, NULL for LIFE_NEVER: numbers may change, and a person can read it. */
 const char *const db_schema[] = {
 	"CREATE TABLE sandbox ("
 	" id TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL, boot TEXT NOT NULL,"
@@ -176,8 +175,7 @@ static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 	return r < 0 ? r : db_schema_migrate(sql, version, err);
 }
 
-/* A hostile schema must not run code, and a refused file must not get its -wal written into
- * it. */
+/* A hostile schema must not run code, and a refused file must not get its -wal written into it. */
 static int db_schema_harden(sqlite3 *sql)
 {
 	static const struct {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * btrfs - one subvolume per disk; tests/platform/btrfs-quota.c shows which limits hold
- *
- * There is no inode quota, but a file's metadata counts like its data.
- */
+/* btrfs - one subvolume per disk; tests/platform/btrfs-quota.c shows which limits hold.  There is
+ * no inode quota, but a file's metadata counts like its data. */
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/magic.h>

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_DISK_DISK_H
 #define CAY_DISK_DISK_H
-/*
- * disk - a directory with a limited size
+/* disk - a directory with a limited size
  *
  *	btrfs    a subvolume of its own, with a limit of its quota group
  *	project  ext4 and XFS: everything in it is of one project, which has a quota
  *	none     a plain directory: no limit, no numbers
  *
- * Which it is, is found once, from the file system.  Quotas are used where they are on and
- * never turned on: that is a change of the operator's file system which older kernels may not
- * mount (docs/adr/0031).
+ * Which it is, is found once, from the file system.  Quotas are used where they are on and never
+ * turned on: that is a change of the operator's file system which older kernels may not mount
+ * (docs/adr/0031).
  *
- * A disk is named by its directory and by a number that no other one has, not 0.
- */
+ * A disk is named by its directory and by a number that no other one has, not 0. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "wire/verb.h"
@@ -42,8 +40,7 @@ void disk_close(struct disk *d);
 /* A new, empty directory of this name. -ENOTSUP for a limit that cannot be enforced. */
 [[nodiscard]] int disk_create(const struct disk *d, int dirfd, const char *name, uint32_t number,
 			      const struct disk_size *limit);
-/* Change the limit; existing files stay, whatever it is. -ENOTSUP for a directory created
- * without one. */
+/* Change the limit; existing files stay.  -ENOTSUP for a directory created without one. */
 [[nodiscard]] int disk_set_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
 				 const struct disk_size *limit);
 [[nodiscard]] int disk_read_usage(const struct disk *d, int dirfd, const char *name,

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * project - ext4 and XFS: a project id on a directory, inherited by its new entries
+/* project - ext4 and XFS: a project id on a directory, inherited by its new entries
  *
  * XFS's commands, which ext4 understands as well.  Changing a file's project takes root of the
- * host, so no process inside can leave its project.  On ext4 a process with CAP_SYS_RESOURCE
- * may exceed a limit; overlayfs writes with the mounter's credentials, but without that
- * capability.
- */
+ * host, so no process inside can leave its project.  On ext4 a process with CAP_SYS_RESOURCE may
+ * exceed a limit; overlayfs writes with the mounter's credentials, but without that capability. */
 #include <fcntl.h>
 #include <linux/dqblk_xfs.h>
 #include <linux/fs.h>

@@ -10,7 +10,6 @@
 #define LINKS_MAX 40
 #define LOCKS_MAX 100 /* times the file may be another one once it is locked */
 
-/* The place of the file itself, after following symbolic links. */
 static int atomic_write_follow_links(struct atomic_write *p, struct cay_err *err)
 {
 	char target[FILE_PATH_MAX + 1];
@@ -34,7 +33,6 @@ static int atomic_write_follow_links(struct atomic_write *p, struct cay_err *err
 	return file_fail_lookup(err, ELOOP, p->conf.path);
 }
 
-/* Whether a file exists, and whether it may be replaced. */
 static int atomic_write_stat_old(struct atomic_write *p, struct stat *ret, struct cay_err *err)
 {
 	const char *path = p->conf.path;
@@ -76,7 +74,6 @@ static int atomic_write_check_old_hash(const struct atomic_write *p, struct cay_
 	return 0;
 }
 
-/* Does the name still mean the file we have? */
 static bool atomic_write_is_in_place(const struct atomic_write *p, int fd)
 {
 	struct stat a, b;

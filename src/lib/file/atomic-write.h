@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_ATOMIC_WRITE_H
 #define CAY_FILE_ATOMIC_WRITE_H
-/*
- * atomic-write - replace a file's content completely or not at all
+/* atomic-write - replace a file's content completely or not at all
  *
  *	atomic_write_begin() -> atomic_write_add() ... -> atomic_write_commit()
  *	                   `-> atomic_write_fini() alone: no change
  *
- * The new content has no name until it is complete and verified; then one rename makes it
- * the file.  So a reader sees the old content or the new, the last of two writers wins, and
- * a killed process leaves nothing (tmpfile.h).
+ * The new content has no name until it is complete and verified; then one rename makes it the file.
+ * So a reader sees the old content or the new, the last of two writers wins, and a killed process
+ * leaves nothing (tmpfile.h).
  *
- * Mode and owner of an existing file stay unless others are requested, as far as this user
- * is permitted; setuid and setgid are cleared, as with any write.  A symbolic link is followed: the
- *file it leads to is replaced, not the link.
+ * Mode and owner of an existing file stay unless others are requested, as far as this user is
+ * permitted; setuid and setgid are cleared, as with any write.  A symbolic link is followed: the
+ * file it leads to is replaced, not the link.
  *
- * Appending writes to the existing file, one appender at a time, and an incomplete append
- * is cut off again.
- */
+ * Appending writes to the existing file, one appender at a time, and an incomplete append is cut
+ * off again. */
 #include <stdint.h>
 
 #include "file/hash.h"

@@ -16,7 +16,6 @@ struct copy_state {
 	unsigned depth;
 };
 
-/* -ECANCELED if the request was cancelled. */
 static int copy_check_cancelled(const struct name_op *c)
 {
 	if (c->on_progress)
@@ -65,9 +64,8 @@ static ssize_t copy_byte_range(int from, int to, off_t at, size_t n)
 	return r < 0 ? r : got;
 }
 
-/* Find data between `at` and `size`; false: only a hole.  A file system without support for
- * holes, or with wrong answers, is treated as having data everywhere: the position always
- * advances. */
+/* Find data between `at` and `size`; false: only a hole.  A file system without support for holes,
+ * or with wrong answers, is treated as having data everywhere: the position always advances. */
 static bool copy_find_next_data(int from, off_t size, off_t at, off_t *ret, off_t *ret_end)
 {
 	off_t first = lseek(from, at, SEEK_DATA), end;

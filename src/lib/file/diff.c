@@ -421,8 +421,7 @@ static int diff_write_hunks(const struct diff *d, size_t skipped, struct buf *re
 	return 0;
 }
 
-/* Cut whole lines that are equal at both ends, except CONTEXT of them; returns the number
- * cut at the front. */
+/* Cut whole lines equal at both ends, except CONTEXT of them; returns the number cut in front. */
 static size_t diff_cut_equal_ends(struct slice *a, struct slice *b)
 {
 	size_t front = 0, lines = 0, back = 0, most = diff_size_min(a->n, b->n), lf;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_DIFF_H
 #define CAY_FILE_DIFF_H
-/*
- * diff - unified diffs that patch(1) accepts
+/* diff - unified diffs that patch(1) accepts
  *
  * Equal lines at both ends are set aside; the rest is split at lines that occur exactly once on
- * both sides (patience), and the stretches between are compared by Myers' algorithm while few
- * lines differ.  A stretch with more differences is written as removed and added whole: always
- * correct, only longer, and never slow.
- */
+ * both sides (patience), and the stretches between are compared by Myers' algorithm while few lines
+ * differ.  A stretch with more differences is written as removed and added whole: always correct,
+ * only longer, and never slow. */
 #include "base/buf.h"
 #include "base/str.h"
 

@@ -78,7 +78,6 @@ static int edit_target_check(const struct edit_request *ask, const struct edit_t
 	return 0;
 }
 
-/* Whether the name still means the file that is open. */
 static bool edit_target_is_in_place(const struct edit_target *t)
 {
 	struct stat st;

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_EDIT_H
 #define CAY_FILE_EDIT_H
-/*
- * edit - several changes of one text file, all of them or none
+/* edit - several changes of one text file, all of them or none
  *
  *	open -> lock -> read whole -> change in memory -> write beside it
  *	     -> check that it is unchanged -> rename over it
  *
- * A reader sees the old text or the new one, never a part.  The lock (flock on the old
- * file) serializes edits of one file; a writer without the lock is detected by reading
- * again before the rename, and the edit starts over with the new content.  A link to a file stays a
- *link: its target is edited.  Mode and owner stay; a file of several names keeps the old text under
- *its others.
+ * A reader sees the old text or the new one, never a part.  The lock (flock on the old file)
+ * serializes edits of one file; a writer without the lock is detected by reading again before the
+ * rename, and the edit starts over with the new content.  A link to a file stays a link: its target
+ * is edited.  Mode and owner stay; a file of several names keeps the old text under its others.
  *
- * Text to replace must match exactly; there is no fuzzy matching.
- */
+ * Text to replace must match exactly; there is no fuzzy matching. */
 #include <stdint.h>
 
 #include "base/buf.h"

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_GLOB_FIND_H
 #define CAY_FILE_GLOB_FIND_H
-/*
- * glob-find - files that match a pattern, newest first
- *
- * The newest `limit` of them are kept, in a heap whose top is the oldest of those; all are
- * counted.
- */
+/* glob-find - files that match a pattern, newest first.  The newest `limit` of them are kept, in a
+ * heap whose top is the oldest of those; all are counted. */
 #include "file/glob.h"
 #include "file/walk.h"
 

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_GLOB_H
 #define CAY_FILE_GLOB_H
-/*
- * glob - match paths against a pattern, without backtracking
+/* glob - match paths against a pattern, without backtracking
  *
  *	*  ?  [a-z]  [!a-z]   within one name
  *	**                    any number of directories, including none
  *	{a,b}                 either; may hold '/', and others of its kind
  *	\x                    x itself
  *
- * Braces are written out first, so a pattern is a list of plain ones, and each of
- * those a list of names.  A path is matched name by name: the set of places in the
- * pattern one can be at is a word of bits, so a walk knows at every directory
- * whether anything below can match, and no pattern takes exponential time.
+ * Braces are written out first, so a pattern is a list of plain ones, and each of those a list of
+ * names.  A path is matched name by name: the set of places in the pattern one can be at is a word
+ * of bits, so a walk knows at every directory whether anything below can match, and no pattern
+ * takes exponential time.
  *
- * A name that begins with '.' is matched only by a pattern whose name does, unless
- * hidden ones are requested.
- */
+ * A name that begins with '.' is matched only by a pattern whose name does, unless hidden ones are
+ * requested. */
 #include <stdint.h>
 
 #include "base/arena.h"

@@ -51,15 +51,10 @@ static void grep_free(struct grep *g)
 	free(g);
 }
 
-static char grep_char_to_lower(char c)
-{
-	return ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
-}
-
 static void grep_text_to_lower(const char *in, size_t n, char *ret)
 {
 	for (size_t i = 0; i < n; i++)
-		ret[i] = grep_char_to_lower(in[i]);
+		ret[i] = ascii_to_lower(in[i]);
 }
 
 /* Where in the line the first match is, and how long. */
@@ -88,8 +83,7 @@ static bool grep_line_match(struct grep *g, struct slice l, size_t *ret_at, size
 	return p;
 }
 
-/* The part of a line to return: its front, or the part around a match further back.  No
- * character is cut in half. */
+/* The front of a line, or the part around a match further back.  No character is cut in half. */
 static struct slice grep_line_excerpt(const struct grep *g, struct slice l, size_t at, size_t n)
 {
 	size_t width = g->ask->width, from = 0, len;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_GREP_H
 #define CAY_FILE_GREP_H
-/*
- * grep - lines of files that contain a text or match an expression
+/* grep - lines of files that contain a text or match an expression
  *
  * An expression is POSIX extended, by libc, on bytes; the process bounds its time and memory.
  * Links are not followed, files with a NUL in their first block are skipped, and only the first
- * GREP_LINE_MAX of a line are searched.
- */
+ * GREP_LINE_MAX of a line are searched. */
 #include "file/glob.h"
 
 #define GREP_PATTERN_MAX 1024

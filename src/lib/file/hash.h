@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_HASH_H
 #define CAY_FILE_HASH_H
-/*
- * hash - SHA-256 of a stream
- *
- * libcrypto's block function, which uses the processor's extensions, by its oldest interface:
- * the newer ones pull the whole library into a static program, this one 26 KB.
- */
+/* hash - SHA-256 of a stream.  libcrypto's block function, which uses the processor's extensions,
+ * by its oldest interface: the newer ones pull the whole library into a static program, this one 26
+ * KB. */
 #include <openssl/sha.h>
 #include <stddef.h>
 

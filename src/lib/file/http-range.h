@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_HTTP_RANGE_H
 #define CAY_FILE_HTTP_RANGE_H
-/*
- * http-range - the bytes a "Range: bytes=" header requests
- *
- * One range, by RFC 9110 section 14: first-last, first-, -suffix.  Anything else (another unit,
- * several ranges, garbage) is ignored: everything is sent.  Pure.
- */
+/* http-range - the bytes a "Range: bytes=" header requests.  One range, by RFC 9110 section 14:
+ * first-last, first-, -suffix.  Anything else (another unit, several ranges, garbage) is ignored:
+ * everything is sent.  Pure. */
 #include "base/str.h"
 
 enum http_range_kind {

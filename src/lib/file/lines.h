@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_LINES_H
 #define CAY_FILE_LINES_H
-/*
- * lines - lines of a text file
- *
- * Memory is that of the reply and one block, however large the file or a line is.  A line
- * longer than the width is cut and marked at its end; line endings are kept.  A file with a NUL
- * in its first block is binary, and nothing of it is shown.
- */
+/* lines - lines of a text file.  Memory is that of the reply and one block, however large the file
+ * or a line is.  A line longer than the width is cut and marked at its end; line endings are kept.
+ * A file with a NUL in its first block is binary, and nothing of it is shown. */
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 
-#define LINES_MAX_LIMIT 100000
 #define LINES_TEXT_MAX MIB(1)
 /* Bytes read after the last line shown, to count the lines of the file. */
 #define LINES_COUNT_MAX MIB(64)

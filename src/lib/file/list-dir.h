@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_LIST_DIR_H
 #define CAY_FILE_LIST_DIR_H
-/*
- * list-dir - entries of a directory, and below it to a depth
+/* list-dir - entries of a directory, and below it to a depth
  *
- * A directory is followed by its entries.  Names of one directory are sorted by bytes, unless
- * there are more than the limit: then they are the first the kernel returned.  Links are not
- * followed, except one that names the directory itself.  Bounded: entries, bytes of their
- * names, LIST_DEPTH_MAX.
- */
+ * A directory is followed by its entries.  Names of one directory are sorted by bytes, unless there
+ * are more than the limit: then they are the first the kernel returned.  Links are not followed,
+ * except one that names the directory itself.  Bounded: entries, bytes of their names,
+ * LIST_DEPTH_MAX. */
 #include <stdint.h>
 
 #include "file/path-at.h"

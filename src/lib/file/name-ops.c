@@ -110,7 +110,6 @@ static int name_op_mkdir(const struct name_op *c, struct cay_err *err)
 
 static int name_op_remove_tree(int dirfd, const char *name, unsigned depth);
 
-/* Remove the contents, depth first. */
 static int name_op_empty_dir(DIR *d, int fd, unsigned depth)
 {
 	const struct dirent *e;
@@ -195,8 +194,7 @@ static int name_op_rename(const struct path_at *from, const struct path_at *to, 
 	return renameat(from->dir, from->name, to->dir, to->name) < 0 ? -errno : 0;
 }
 
-/* Between file systems, and for directories of the image, which an overlay does not rename:
- * as mv does it. */
+/* Between file systems, and for directories of the image, which an overlay does not rename. */
 static int name_op_move_by_copy(const struct name_op *c, const struct path_at *from,
 				struct cay_err *err)
 {

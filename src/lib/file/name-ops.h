@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_NAME_OPS_H
 #define CAY_FILE_NAME_OPS_H
-/*
- * name-ops - one step on names: create, move, copy, delete, change, link
+/* name-ops - one step on names: create, move, copy, delete, change, link
  *
- * Each is done or not, except deleting and changing a tree, which may stop half way and report
- * it.  A copy of a tree grows under a hidden name and is renamed when it is complete.  Links
- * inside a tree are never followed.
- */
+ * Each is done or not, except deleting and changing a tree, which may stop half way and report it.
+ * A copy of a tree grows under a hidden name and is renamed when it is complete.  Links inside a
+ * tree are never followed. */
 #include <stdint.h>
 
 #include "file/path-at.h"

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_PATH_AT_H
 #define CAY_FILE_PATH_AT_H
-/*
- * path-at - file names as given by a client, and their directory
+/* path-at - file names as given by a client, and their directory
  *
- * The calling process already runs as the user, in the workspace, so a path means the same as
- * for any program there: links are followed, ".." goes up, the kernel checks permissions.  Only
- * the magic links of /proc are not followed: they lead to files this process has open, which
- * are not the user's.
+ * The calling process already runs as the user, in the workspace, so a path means the same as for
+ * any program there: links are followed, ".." goes up, the kernel checks permissions.  Only the
+ * magic links of /proc are not followed: they lead to files this process has open, which are not
+ * the user's.
  *
- * An unreachable path and a missing one give the same error.
- */
+ * An unreachable path and a missing one give the same error. */
 #include <sys/stat.h>
 
 #include "base/arena.h"
@@ -28,15 +26,13 @@
 [[nodiscard]] int file_path_encode(const char *name, struct arena *arena, const char **ret,
 				   const char **ret_b64);
 
-/* openat2() without magic links; -errno.  O_CLOEXEC and O_NOCTTY are added, and a FIFO is
- * not waited for. */
+/* openat2() without magic links; adds O_CLOEXEC and O_NOCTTY, does not wait for a FIFO.  -errno. */
 [[nodiscard]] int file_open(int dirfd, const char *path, int flags, mode_t mode);
 /* Open a regular file to read, and stat it; anything else is refused. */
 [[nodiscard]] int file_open_regular(const char *path, struct stat *ret, int *ret_fd,
 				    struct cay_err *err);
 
-/* The directory a name is in (O_PATH) and its last component.  "/", "." and ".." have none:
- * -EINVAL. */
+/* The directory of a name (O_PATH), its last component.  "/", "." and ".." have none: -EINVAL. */
 struct path_at {
 	int dir;
 	char name[256];

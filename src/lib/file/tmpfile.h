@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_TMPFILE_H
 #define CAY_FILE_TMPFILE_H
-/*
- * tmpfile - a file that has no name until it is complete
+/* tmpfile - a file that has no name until it is complete
  *
  *	tmpfile_open() -> write to fd -> tmpfile_commit()
  *	                   `-> tmpfile_fini() alone: no change
  *
- * A process that dies before the commit leaves nothing.  On a file system without unnamed
- * files, a hidden one beside the place is used and removed with the process, also on SIGTERM:
- * the process belongs to this operation, and only SIGKILL leaves the file.  One such file at
- * a time.  After tmpfile_defer_sigterm() the caller handles SIGTERM itself.
- */
+ * A process that dies before the commit leaves nothing.  On a file system without unnamed files, a
+ * hidden one beside the place is used and removed with the process, also on SIGTERM: the process
+ * belongs to this operation, and only SIGKILL leaves the file.  One such file at a time.  After
+ * tmpfile_defer_sigterm() the caller handles SIGTERM itself. */
 #include <errno.h>
 
 #define TMPFILE_NAME_LEN 22

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_WALK_H
 #define CAY_FILE_WALK_H
-/*
- * walk - everything below a directory, in directory order
+/* walk - everything below a directory, in directory order
  *
  * Links are reported and never followed, so they cannot form a loop.  Counted and skipped: what
- * cannot be opened, levels below WALK_DEPTH_MAX, and the kernel's own trees (/proc, /sys)
- * unless the walk began in one.  Memory and fds grow with the depth, not with the number of
- * files.
- */
+ * cannot be opened, levels below WALK_DEPTH_MAX, and the kernel's own trees (/proc, /sys) unless
+ * the walk began in one.  Memory and fds grow with the depth, not with the number of files. */
 #include <stdint.h>
 
 #include "base/err.h"

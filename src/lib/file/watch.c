@@ -16,7 +16,6 @@
 #define MASK \
 	(IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | \
 	 IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK)
-#define SELF_DIR "/proc/self/fd/%d"
 
 struct watched_dir {
 	int wd;
@@ -76,7 +75,7 @@ static int watch_inotify_add_fd(struct watch *w, int fd)
 	char self[32];
 	int wd;
 
-	if (snprintf(self, sizeof(self), SELF_DIR, fd) >= (int)sizeof(self))
+	if (snprintf(self, sizeof(self), "/proc/self/fd/%d", fd) >= (int)sizeof(self))
 		return -ENAMETOOLONG;
 	wd = inotify_add_watch(w->fd, self, MASK);
 	return wd < 0 ? -errno : wd;
@@ -188,7 +187,6 @@ static int watch_start(struct watch *w, const char *dir, struct cay_err *err)
 
 	if (fd < 0)
 		return file_fail_lookup(err, -fd, dir);
-
 	w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (w->fd < 0)
 		return cay_fail_sys(err, CAY_E_LIMIT, errno, "one more watcher");

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_WATCH_H
 #define CAY_FILE_WATCH_H
-/*
- * watch - changes of the files below a directory
+/* watch - changes of the files below a directory
  *
- * inotify, one watch per directory.  A new directory is watched first and scanned then, so
- * entries created before the watch are found by the scan: an entry may be reported twice, never
- * not at all.  Events the kernel had no room for are reported as one overflow, after which
- * everything is rescanned; the same holds for reaching the limit of watches.  Links are not
- * followed.
- */
+ * inotify, one watch per directory.  A new directory is watched first and scanned then, so entries
+ * created before the watch are found by the scan: an entry may be reported twice, never not at all.
+ * Events the kernel had no room for are reported as one overflow, after which everything is
+ * rescanned; the same holds for reaching the limit of watches.  Links are not followed. */
 #include <stdint.h>
 
 #include "base/err.h"

@@ -96,8 +96,7 @@ void create_queue_finish(struct create_queue *q, struct create_slot *t, uint64_t
 	uint64_t beside = (t->n_concurrent + q->n_creating + 1) / 2;
 	uint64_t took = (now - t->since_ns) / beside + 1;
 
-	/* an outage says nothing about the cost of a create, and a few must be admitted to
-	 * measure it */
+	/* an outage says nothing about the cost of a create; admit a few to measure it */
 	if (took > CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN)
 		took = CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN;
 	q->cost_ns = q->cost_ns ? (q->cost_ns * (SMOOTH - 1) + took) / SMOOTH : took;

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_LIFE_CREATE_QUEUE_H
 #define CAY_LIFE_CREATE_QUEUE_H
-/*
- * create-queue - the order in which sandboxes are created, and early refusal
+/* create-queue - the order in which sandboxes are created, and early refusal
  *
- * At most CREATE_QUEUE_RUNNING_MAX creates run at once; others wait, and tenants take turns.
- * The cost of a create is measured: its duration divided by the number under way (Little's
- * law).  A create that would wait longer than CREATE_QUEUE_WAIT_MAX_NS is refused at once.  A
- * tenant gets at most three times the room that is left, so that some is left for tenants
- * without any, however many creates one tenant sends.
+ * At most CREATE_QUEUE_RUNNING_MAX creates run at once; others wait, and tenants take turns.  The
+ * cost of a create is measured: its duration divided by the number under way (Little's law).  A
+ * create that would wait longer than CREATE_QUEUE_WAIT_MAX_NS is refused at once.  A tenant gets at
+ * most three times the room that is left, so that some is left for tenants without any, however
+ * many creates one tenant sends.
  *
  * Pure: no clock, no memory of its own.  A slot belongs to the caller and is in the queue from
- * create_queue_enter() until create_queue_leave() or create_queue_finish().
- */
+ * create_queue_enter() until create_queue_leave() or create_queue_finish(). */
 #include "base/id.h"
 
 #define CREATE_QUEUE_RUNNING_MAX 16 /* as many as the keeper has workers */

@@ -207,8 +207,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 	if (ev->outcome != LIFE_OK && turns) {
 		life_begin_effect(out, life_effect_for_state[l->state]);
 	} else if (ev->outcome != LIFE_OK) {
-		/* with a delay: while the keeper is not running, a request to it fails at
-		 * once */
+		/* with a delay: while the keeper is not running, a request to it fails at once */
 		life_schedule_retry(l, now);
 	} else {
 		l->tries = 0;
@@ -362,8 +361,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
-	/* a warm sandbox accepts only LIFE_CLAIM; one whose owner is not yet journaled, no
-	 * request */
+	/* a warm sandbox takes only LIFE_CLAIM; one whose owner is not yet journaled, no request */
 	if (life_event_is_request(ev->kind) &&
 	    (l->state >= SB_ENDING || l->claimed || (l->warm && ev->kind != LIFE_CLAIM)))
 		out->refused = CAY_E_STATE;

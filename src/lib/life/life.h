@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_LIFE_LIFE_H
 #define CAY_LIFE_LIFE_H
-/*
- * life - the life cycle of a sandbox, as a pure function
+/* life - the life cycle of a sandbox, as a pure function
  *
- * life_step() takes a sandbox and an event, and returns the sandbox's next state and the
- * one effect to carry out.  No I/O, no clock, no allocation: the simulator (tests/sim)
- * and cayd call the same function.
+ * life_step() takes a sandbox and an event, and returns the sandbox's next state and the one effect
+ * to carry out.  No I/O, no clock, no allocation: the simulator (tests/sim) and cayd call the same
+ * function.
  *
  *	pending --prepare, start, claim--> running <--freeze, thaw--> paused
  *	   |                                  |                          |
@@ -32,16 +31,15 @@
  *	- There is no undo.  Failure, cancel and crash all lead to `ending`, and the remains
  *	  of the sandbox are found by kernel facts and removed.
  *
- * A warm sandbox is created before it is requested: it stays pending, with PID 1 running
- * and without an owner, until LIFE_CLAIM gives it one.  The owner is journaled once, when
- * the sandbox runs.  A failure before that recreates it under the next generation.  After
- * a crash the journal still has it as warm; if its PID 1 was already claimed, it can only
- * lose its owner by being recreated.
+ * A warm sandbox is created before it is requested: it stays pending, with PID 1 running and
+ * without an owner, until LIFE_CLAIM gives it one.  The owner is journaled once, when the sandbox
+ * runs.  A failure before that recreates it under the next generation.  After a crash the journal
+ * still has it as warm; if its PID 1 was already claimed, it can only lose its owner by being
+ * recreated.
  *
- * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated
- * under the next generation, at most LIFE_GENERATIONS times: an accepted create succeeds
- * rather than fail through a fault of ours.
- */
+ * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
+ * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
+ * through a fault of ours. */
 #include "base/id.h"
 #include "ops/types.h"
 

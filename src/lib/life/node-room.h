@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_LIFE_NODE_ROOM_H
 #define CAY_LIFE_NODE_ROOM_H
-/*
- * node-room - whether this machine has room for one more sandbox, and which to evict
- *
- * Limits are what a sandbox may use, not its actual use: a node full of idle sandboxes is not
- * full.  So the check is on free resources, of which a reserve is kept for the machine itself.
- */
+/* node-room - whether this machine has room for one more sandbox, and which to evict.  Limits are
+ * what a sandbox may use, not its actual use: a node full of idle sandboxes is not full.  So the
+ * check is on free resources, of which a reserve is kept for the machine itself. */
 #include "life/life.h"
 
 /* Resources a machine can run out of: symbol, rest of the message after "this node has". */

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OCI_OCI_CONFIG_H
 #define CAY_OCI_OCI_CONFIG_H
-/*
- * oci-config - the one config.json of every sandbox
+/* oci-config - the one config.json of every sandbox
  *
- * Compiled in; a request changes the id range, the name and two numbers (the size of /dev/shm,
- * open files), and no field of the API can widen it.  Its parts are tables: capabilities,
- * mounts, masked and read-only paths, rlimits (oci-config.c), system calls (syscalls.def).
- */
+ * Compiled in; a request changes the id range, the name and two numbers (the size of /dev/shm, open
+ * files), and no field of the API can widen it.  Its parts are tables: capabilities, mounts, masked
+ * and read-only paths, rlimits (oci-config.c), system calls (syscalls.def). */
 #include "base/jsonw.h"
 
 /* Files the keeper provides to every sandbox, as paths on its stage; and the path of PID 1's

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_ACTOR_H
 #define CAY_OPS_ACTOR_H
-/*
- * actor - the caller of a request, and its permissions
+/* actor - the caller of a request, and its permissions
  *
- * cay-edge authenticates the caller and passes it to cayd in one header; cayd limits the
- * request to it, and trusts the header no more than it must (cayd/listeners.h).
+ * cay-edge authenticates the caller and passes it to cayd in one header; cayd limits the request to
+ * it, and trusts the header no more than it must (cayd/listeners.h).
  *
  *	Cay-Actor: TENANT SCOPE KEY SANDBOX
  *
- * Ids in their usual form, "-" for none.  An unauthenticated caller is "- public - -";
- * all others have a tenant.  There is one spelling of each.
+ * Ids in their usual form, "-" for none.  An unauthenticated caller is "- public - -"; all others
+ * have a tenant.  There is one spelling of each.
  *
- * For operations that return a link, also the origin at which the client reached the edge,
- * by a Host that is one of the edge's names.
+ * For operations that return a link, also the origin at which the client reached the edge, by a
+ * Host that is one of the edge's names.
  *
  *	Cay-Origin: SCHEME://HOST[:PORT]
  */

@@ -11,17 +11,13 @@ static struct slice field_json_text(const json_t *j)
 }
 
 /* "argv[2]" instead of "argv" */
-static int field_refuse_entry(const struct field *f, size_t i, const char *what,
-			      struct cay_err *err)
+static void field_err_prefix_entry(const struct field *f, size_t i, struct cay_err *err)
 {
-	int r = cay_fail_field(err, CAY_E_INVALID, "", "'%s' entry %zu must be %s", f->name, i,
-			       what);
 	char index[32];
 
-	if (err && snprintf(index, sizeof(index), "[%zu]", i) < (int)sizeof(index))
+	if (snprintf(index, sizeof(index), "[%zu]", i) < (int)sizeof(index))
 		cay_err_prefix_field(err, index);
 	cay_err_prefix_field(err, f->name);
-	return r;
 }
 
 static int field_decode_texts(const struct field *f, const json_t *j, struct arena *arena,
@@ -35,8 +31,13 @@ static int field_decode_texts(const struct field *f, const json_t *j, struct are
 	for (size_t i = 0; at->v && i < n; i++) {
 		const json_t *e = json_array_get(j, i);
 
-		if (!json_is_string(e))
-			return field_refuse_entry(f, i, "text", err);
+		if (!json_is_string(e)) {
+			int r = cay_fail_field(err, CAY_E_INVALID, "",
+					       "'%s' entry %zu must be text", f->name, i);
+
+			field_err_prefix_entry(f, i, err);
+			return r;
+		}
 		at->v[i] = arena_strndup(arena, field_json_text(e).p, field_json_text(e).n);
 		if (!at->v[i])
 			return field_fail_no_memory(f->name, arena, err);
@@ -97,11 +98,7 @@ static int field_decode_list(const struct field *f, const json_t *j, struct aren
 				     (char *)at->v + i * f->sub->size, err);
 
 		if (r < 0) {
-			char index[32];
-
-			if (snprintf(index, sizeof(index), "[%zu]", i) < (int)sizeof(index))
-				cay_err_prefix_field(err, index);
-			cay_err_prefix_field(err, f->name);
+			field_err_prefix_entry(f, i, err);
 			return r;
 		}
 	}

@@ -3,7 +3,6 @@
 
 #include "ops/field-internal.h"
 
-/* Size of a member in its struct. */
 static size_t field_member_size(const struct field *f)
 {
 	static const size_t sizes[FIELD_NUM_TYPES] = {

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_FIELD_H
 #define CAY_OPS_FIELD_H
-/*
- * field - one table per JSON object: it decodes, encodes, documents and shows
+/* field - one table per JSON object: it decodes, encodes, documents and shows
  *
  * A table row gives the name of a member, its place in the C struct, its constraints and an
  * example; everything else is derived. field_decode() fills a zeroed struct from JSON (unknown,
- * duplicate, missing and mistyped members are refused by name), field_decode_query() does so
- * from a query string, field_encode() writes the struct back, field_schema_write() writes JSON
- * Schema, field_example_write() an object that field_decode() accepts.
+ * duplicate, missing and mistyped members are refused by name), field_decode_query() does so from a
+ * query string, field_encode() writes the struct back, field_schema_write() writes JSON Schema,
+ * field_example_write() an object that field_decode() accepts.
  *
- * If a table has `given`, the struct records which members were present: field_merge() fills
- * the others from another struct, and field_encode() writes only those given, unless none was.
+ * If a table has `given`, the struct records which members were present: field_merge() fills the
+ * others from another struct, and field_encode() writes only those given, unless none was.
  *
- * null means absent.  An absent number takes the row's default; where absent must differ from 0
- * the row names a bool for it.  Text, lists and maps live in the request's arena and are freed
- * with it.
- */
+ * null means absent.  An absent number takes the row's default; where absent must differ from 0 the
+ * row names a bool for it.  Text, lists and maps live in the request's arena and are freed with
+ * it. */
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/id.h"

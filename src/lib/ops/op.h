@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_OP_H
 #define CAY_OPS_OP_H
-/*
- * op - the operation table, and finding a row in it
- *
- * Scope, body limit and fields are applied from the row before any handler
- * runs.  A path that names nothing and an id that cannot be one are the same
- * 404: the router does not decode, so an encoded slash or letter never matches.
- */
+/* op - the operation table, and finding a row in it.  Scope, body limit and fields are applied from
+ * the row before any handler runs.  A path that names nothing and an id that cannot be one are the
+ * same 404: the router does not decode, so an encoded slash or letter never matches. */
 #include "ops/types.h"
 
 /* 0 is nothing, so that a row cannot forget its scope. */
@@ -15,16 +11,11 @@ enum op_scope { SCOPE_NONE, SCOPE_PUBLIC, SCOPE_READ, SCOPE_WRITE, SCOPE_OPERATO
 enum op_method { METHOD_NONE, METHOD_GET, METHOD_POST, METHOD_PUT, METHOD_DELETE, METHOD_NUM };
 enum op_where { WHERE_CONTROL, WHERE_INSIDE, WHERE_NUM };
 enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
-/* SOON: JSON; with 202 when it is accepted and is yet to be done.
- * FRAMES: JSON when waited for, frames or SSE when the client accepts them.
- * EVENTS: JSON, or SSE when the client accepts it.
- * RAW: bytes, or those when the client accepts them.
- * BYTES: bytes and nothing else; with 206 those a Range asked for.
- * TREE: a tar, or a tar.gz.
- * DOC: a JSON document without a schema of its own.
- * TEXT: plain text.
- * PAGE: HTML.
- * SOCKET: a WebSocket, or another protocol that was asked for. */
+/* SOON: JSON; with 202 when it is accepted and is yet to be done.  FRAMES: JSON when waited for,
+ * frames or SSE when the client accepts them.  EVENTS: JSON, or SSE when the client accepts it.
+ * RAW: bytes, or those when the client accepts them.  BYTES: bytes and nothing else; with 206 those
+ * a Range asked for.  TREE: a tar, or a tar.gz.  DOC: a JSON document without a schema of its own.
+ * TEXT: plain text.  PAGE: HTML.  SOCKET: a WebSocket, or another protocol that was asked for. */
 enum op_reply {
 	REPLY_JSON,
 	REPLY_SOON,
@@ -94,9 +85,8 @@ struct op_param {
 extern const struct op_param op_params[];
 extern const size_t op_n_params;
 
-/* Find the operation for a request's method and target.  CAY_E_NOT_FOUND, or
- * CAY_E_METHOD with the methods that would do in ret_allow (a bit each, 1u <<
- * method). */
+/* Find the operation for a request's method and target.  CAY_E_NOT_FOUND, or CAY_E_METHOD with the
+ * methods that would do in ret_allow (a bit each, 1u << method). */
 [[nodiscard]] int op_find(struct slice method, struct slice target, struct op_match *ret,
 			  unsigned *ret_allow, struct cay_err *err);
 
@@ -122,9 +112,8 @@ extern const size_t op_n_tags;
 const char *op_method_name(enum op_method m);
 const char *op_scope_name(enum op_scope s);
 
-/* The body of a failed request.  node is where the sandbox moved to, or NULL.
- * What an internal failure says, and why a credential was refused, is for the log
- * and not for the client. */
+/* The body of a failed request.  node is where the sandbox moved to, or NULL.  What an internal
+ * failure says, and why a credential was refused, is for the log and not for the client. */
 void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
 		      struct jw *w);
 /* What has happened when a code is told, for people; see causes.def. */

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * openapi - the operation table as an OpenAPI 3.1 document
- *
- * Paths in the order of the table, the methods of one path together.  Every
- * failure has the one shape of ErrorBody.
- */
+/* openapi - the operation table as an OpenAPI 3.1 document.  Paths in the order of the table, the
+ * methods of one path together.  Every failure has the one shape of ErrorBody. */
 #include <stdio.h>
 
 #include "ops/op.h"
@@ -175,14 +171,6 @@ static void openapi_write_responses(struct jw *w, const struct op *op)
 	jw_end(w);
 }
 
-static void openapi_write_alias(struct jw *w, const char *alias)
-{
-	auto_buf text = BUF_INIT(100);
-
-	if (buf_printf(&text, "Also served at %s", alias) >= 0)
-		jw_str(w, "description", buf_str(&text));
-}
-
 static void openapi_write_method(struct jw *w, const struct op *op)
 {
 	static const char *const keys[] = {
@@ -193,12 +181,13 @@ static void openapi_write_method(struct jw *w, const struct op *op)
 	};
 	static_assert(ARRAY_SIZE(keys) == METHOD_NUM);
 	struct slice tag = slice_of(op->name);
+	auto_buf text = BUF_INIT(100);
 
 	jw_object_begin(w, keys[op->method]);
 	jw_str(w, "operationId", op->name);
 	jw_str(w, "summary", op->summary);
-	if (op->alias)
-		openapi_write_alias(w, op->alias);
+	if (op->alias && buf_printf(&text, "Also served at %s", op->alias) >= 0)
+		jw_str(w, "description", buf_str(&text));
 	jw_array_begin(w, "tags");
 	jw_slice(w, NULL, slice_cut(&tag, '.'));
 	jw_end(w);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_PACKAGE_H
 #define CAY_OPS_PACKAGE_H
-/*
- * package - the command that installs packages with untrusted names
- *
- * A name and a version are letters, digits and a few signs: neither can be an option, a path,
- * an address or a second word.  They become arguments, never a part of a shell's or
- * interpreter's program.
- */
+/* package - the command that installs packages with untrusted names.  A name and a version are
+ * letters, digits and a few signs: neither can be an option, a path, an address or a second word.
+ * They become arguments, never a part of a shell's or interpreter's program. */
 #include "ops/types.h"
 
 #define PACKAGE_NAME_MAX 128

@@ -17,9 +17,7 @@ const char *const end_reasons[END_NUM_REASONS + 1] = {
 	[END_NODE_LOST] = "node_lost", [END_NUM_REASONS] = NULL,
 };
 static const char *const exec_states[] = {
-	[EXEC_RUNNING] = "running",
-	[EXEC_ENDED] = "ended",
-	[EXEC_NUM_STATES] = NULL,
+	[EXEC_RUNNING] = "running", [EXEC_ENDED] = "ended", [EXEC_NUM_STATES] = NULL
 };
 static const char *const exec_outputs[] = {
 	[OUTPUT_AUTO] = "auto",   [OUTPUT_BLOCK] = "block", [OUTPUT_DROP] = "drop",
@@ -48,10 +46,7 @@ static const char *const run_states[] = {
 	[RUN_NUM_STATES] = NULL,
 };
 static const char *const run_keeps[] = {
-	[KEEP_TAIL] = "tail",
-	[KEEP_HEAD] = "head",
-	[KEEP_BOTH] = "both",
-	[KEEP_NUM] = NULL,
+	[KEEP_TAIL] = "tail", [KEEP_HEAD] = "head", [KEEP_BOTH] = "both", [KEEP_NUM] = NULL
 };
 static const char *const storages[STORAGE_NUM + 1] = {
 	[STORAGE_DISK] = "disk",
@@ -102,21 +97,14 @@ static const char *const file_types[] = {
 	[FILE_BLOCK] = "block_device", [FILE_NUM_TYPES] = NULL,
 };
 static const char *const find_types[] = { "file", "directory", "any", NULL };
-static const char *const tree_formats[] = {
-	[TREE_TAR] = "tar",
-	[TREE_TAR_GZ] = "tar.gz",
-	[TREE_NUM_FORMATS] = NULL,
-};
+static const char *const tree_formats[] = { [TREE_TAR] = "tar", [TREE_TAR_GZ] = "tar.gz", NULL };
 static const char *const file_events[] = { "ready",    "created",    "modified", "closed",
 					   "deleted",  "moved_from", "moved_to", "attrib",
 					   "overflow", "limit",      "gone",     NULL };
 static const char *const edit_kinds[] = { "replace", "replace_all", "insert", NULL };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 static const char *const exec_roles[] = {
-	[ROLE_AUTO] = "auto",
-	[ROLE_WATCH] = "watch",
-	[ROLE_TAKE] = "take",
-	[ROLE_NUM] = NULL,
+	[ROLE_AUTO] = "auto", [ROLE_WATCH] = "watch", [ROLE_TAKE] = "take", [ROLE_NUM] = NULL
 };
 
 const char *const disk_names[VERB_DISK_NUM + 1] = {
@@ -146,8 +134,7 @@ const struct field_table *const field_tables[] = {
 	NULL,
 };
 
-/* A member of another type than its row is a compile error; lint checks that a row is in the
- * table of its struct. */
+/* A member of another type than its row is a compile error; lint checks the table of a row. */
 #define AT(S, m, CT) \
 	(offsetof(struct S, m) + 0 * sizeof(char[_Generic(&((struct S *)0)->m, CT *: 1)]))
 #define HAS_AT(S, m) (AT(S, m, bool) + 1)
@@ -182,15 +169,12 @@ const struct field_table *const field_tables[] = {
 	  __VA_ARGS__ },
 #define BOOL(S, m, name, need, preset_, example, help) \
 	ROW(S, m, bool, name, FIELD_BOOL, example, help, need, .preset = preset_)
-#define U64(S, m, name, need, min_, max_, preset_, example, help) \
-	ROW(S, m, uint64_t, name, FIELD_U64, example, help, need, .min = min_, .max = max_, \
+#define NUMBER(type, S, m, name, need, min_, max_, preset_, example, help) \
+	ROW(S, m, uint64_t, name, type, example, help, need, .min = min_, .max = max_, \
 	    .preset = preset_)
-#define BYTES(S, m, name, need, min_, max_, preset_, example, help) \
-	ROW(S, m, uint64_t, name, FIELD_BYTES, example, help, need, .min = min_, .max = max_, \
-	    .preset = preset_)
-#define MILLI(S, m, name, need, min_, max_, preset_, example, help) \
-	ROW(S, m, uint64_t, name, FIELD_MILLI, example, help, need, .min = min_, .max = max_, \
-	    .preset = preset_)
+#define U64(...) NUMBER(FIELD_U64, __VA_ARGS__)
+#define BYTES(...) NUMBER(FIELD_BYTES, __VA_ARGS__)
+#define MILLI(...) NUMBER(FIELD_MILLI, __VA_ARGS__)
 #define HAS(S, m, name, has_, kind, min_, max_, example, help) \
 	ROW(S, m, uint64_t, name, FIELD_##kind, example, help, .has = HAS_AT(S, has_), \
 	    .min = min_, .max = max_)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_SETTINGS_H
 #define CAY_OPS_SETTINGS_H
-/*
- * settings - the contents of cay.conf; every daemon reads the same file
- */
+/* settings - the contents of cay.conf; every daemon reads the same file */
 #include "text/conf.h"
 
 enum log_format { LOG_FORMAT_AUTO, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_NUM };

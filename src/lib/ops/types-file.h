@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_FILE_H
 #define CAY_OPS_TYPES_FILE_H
-/*
- * types-file - files, text and trees of a sandbox, as types.h has the rest
- */
+/* types-file - files, text and trees of a sandbox, as types.h has the rest */
 #include "ops/field.h"
 
 /* Files.  Of each pair one is set: the second is base64, for names that are not UTF-8. */

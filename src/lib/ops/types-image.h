@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_IMAGE_H
 #define CAY_OPS_TYPES_IMAGE_H
-/*
- * types-image - images, registries and image configuration; a part of types.h
- */
+/* types-image - images, registries and image configuration; a part of types.h */
 #include "ops/field.h"
 
 struct image_info {

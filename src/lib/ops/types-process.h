@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_PROCESS_H
 #define CAY_OPS_TYPES_PROCESS_H
-/*
- * types-process - processes and listening ports of a sandbox; a part of types.h
- */
+/* types-process - processes and listening ports of a sandbox; a part of types.h */
 #include "ops/field.h"
 
 struct process {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_TENANT_H
 #define CAY_OPS_TYPES_TENANT_H
-/*
- * types-tenant - tenants, keys, tokens and previews; a part of types.h
- */
+/* types-tenant - tenants, keys, tokens and previews; a part of types.h */
 #include "ops/field.h"
 
 struct tenant_info {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_H
 #define CAY_OPS_TYPES_H
-/*
- * types - requests and replies as C structs; schemas.def has a row per member
- */
+/* types - requests and replies as C structs; schemas.def has a row per member */
 #include "ops/field.h"
 #include "ops/types-file.h"
 #include "ops/types-image.h"

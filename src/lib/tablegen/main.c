@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tablegen - print the tables as documents, which cannot disagree with the program because they
- * come from the same rows
- *
- * `make docs` writes its output into docs/; lint checks that it is fresh.
- */
+/* tablegen - print the tables as documents, which cannot disagree with the program because they
+ * come from the same rows.  `make docs` writes its output into docs/; lint checks that it is
+ * fresh. */
 #include <stdio.h>
 
 #include "base/failpoint.h"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_BASE64_H
 #define CAY_TEXT_BASE64_H
-/*
- * base64 - RFC 4648 section 4, and section 5 for URLs, one spelling per value
- *
- * Padding is required in the first and refused in the second, and unused bits must be zero, so
- * that two texts are equal exactly when their bytes are; white space is refused.
- */
+/* base64 - RFC 4648 section 4, and section 5 for URLs, one spelling per value.  Padding is required
+ * in the first and refused in the second, and unused bits must be zero, so that two texts are equal
+ * exactly when their bytes are; white space is refused. */
 #include <stddef.h>
 #include <stdint.h>
 

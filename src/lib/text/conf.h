@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_CONF_H
 #define CAY_TEXT_CONF_H
-/*
- * conf - the configuration file, read strictly from one table
+/* conf - the configuration file, read strictly from one table
  *
  *	# comment
  *	[section]
  *	key = value
  *
- * An unknown section or key, a key set twice, a value of the wrong type or
- * outside its range, a control character or a line that is none of the three
- * forms above is an error that names the line.  '#' begins a comment only at
- * the start of a line; a value goes to the end of its line.  A variable
- * CAY_SECTION_KEY ('-' becomes '_') overrides the file.
+ * An unknown section or key, a key set twice, a value of the wrong type or outside its range, a
+ * control character or a line that is none of the three forms above is an error that names the
+ * line.  '#' begins a comment only at the start of a line; a value goes to the end of its line.  A
+ * variable CAY_SECTION_KEY ('-' becomes '_') overrides the file.
  *
- * The same table writes the sample file and the man page, so neither can
- * disagree with the reader.
- */
+ * The same table writes the sample file and the man page, so neither can disagree with the
+ * reader. */
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"

@@ -3,11 +3,7 @@
 
 #include <errno.h>
 
-const struct json_limits json_control_limits = {
-	.bytes = KIB(64),
-	.depth = 16,
-	.values = 4096,
-};
+const struct json_limits json_control_limits = { .bytes = KIB(64), .depth = 16, .values = 4096 };
 
 void json_freep(json_t **j)
 {

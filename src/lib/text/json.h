@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_JSON_H
 #define CAY_TEXT_JSON_H
-/*
- * json - parse untrusted JSON
+/* json - parse untrusted JSON
  *
- * jansson builds the tree; before that the text is measured: a megabyte of "{}" would cost 130
- * ms and 79 MB.  Refused: more bytes, deeper nesting or more values than the limits, duplicate
- * keys, invalid UTF-8, NUL in a string, numbers that do not fit, anything after the value.
- * Unknown keys are refused one layer up, by the field tables.
- */
+ * jansson builds the tree; before that the text is measured: a megabyte of "{}" would cost 130 ms
+ * and 79 MB.  Refused: more bytes, deeper nesting or more values than the limits, duplicate keys,
+ * invalid UTF-8, NUL in a string, numbers that do not fit, anything after the value.  Unknown keys
+ * are refused one layer up, by the field tables. */
 #include <jansson.h>
 
 #include "base/err.h"
@@ -30,6 +28,10 @@ extern const struct json_limits json_control_limits;
 [[nodiscard]] int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
 			     struct cay_err *err);
 void json_freep(json_t **j);
+static inline bool json_text_eq(const json_t *j, const char *want)
+{
+	return json_is_string(j) && str_eq(json_string_value(j), want);
+}
 /* Write a parsed value; a number with a fraction makes jw_finish() fail. */
 void json_write(const json_t *j, const char *key, struct jw *w);
 #endif

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_PERCENT_H
 #define CAY_TEXT_PERCENT_H
-/*
- * percent - RFC 3986 percent-encoding, decoded once and strictly
- *
- * A '%' without two hex digits, a NUL in either form, control characters and
- * bytes above 0x7E that were not encoded are refused.  '+' is itself.
- */
+/* percent - RFC 3986 percent-encoding, decoded once and strictly.  A '%' without two hex digits, a
+ * NUL in either form, control characters and bytes above 0x7E that were not encoded are refused.
+ * '+' is itself. */
 #include <stddef.h>
 
 /* out has room for n bytes; *ret is how many were written.  -EINVAL. */

@@ -6,8 +6,7 @@
 #include <stdckdint.h>
 #include <stdio.h>
 
-/* In thousandths, so that "m" is a whole number; 128 bits hold the largest suffix times the
- * longest fraction. */
+/* In thousandths: "m" is a whole number; 128 bits hold the largest suffix times any fraction. */
 static const struct {
 	const char *name;
 	unsigned __int128 milli;

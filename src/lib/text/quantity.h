@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_QUANTITY_H
 #define CAY_TEXT_QUANTITY_H
-/*
- * quantity - Kubernetes quantities: "512Mi", "1.5Gi", "500m", "2"
- *
- * Grammar and suffixes are those of Kubernetes' resource.Quantity without exponents ("1e3") and
- * signs.  The value must be a whole number of the requested unit: half a byte is refused, not
- * rounded.
- */
+/* quantity - Kubernetes quantities: "512Mi", "1.5Gi", "500m", "2".  Grammar and suffixes are those
+ * of Kubernetes' resource.Quantity without exponents ("1e3") and signs.  The value must be a whole
+ * number of the requested unit: half a byte is refused, not rounded. */
 #include "base/str.h"
 
 /* -EINVAL for bad text, -ERANGE when it does not fit or is not whole. */

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_REFERENCE_H
 #define CAY_TEXT_REFERENCE_H
-/*
- * reference - an image in a registry: HOST[:PORT]/PATH[:TAG][@sha256:HEX]
+/* reference - an image in a registry: HOST[:PORT]/PATH[:TAG][@sha256:HEX]
  *
- * The host is required: there is no default registry.  It has a dot or a port, or is
- * "localhost", which is how docker distinguishes it from the first part of a path.  Accepted
- * references have no character that is special to a shell or a URL.
- */
+ * The host is required: there is no default registry.  It has a dot or a port, or is "localhost",
+ * which is how docker distinguishes it from the first part of a path.  Accepted references have no
+ * character that is special to a shell or a URL. */
 #include "base/str.h"
 
 #define REFERENCE_MAX 255

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_TEXT_TIME_H
 #define CAY_TEXT_TIME_H
-/*
- * time - instants and durations as people and programs write them
- *
- * An instant is RFC 3339 in UTC ("Z" only; a local offset is refused, so that
- * times compare as text).  clk_format_rfc3339() in base writes them.  A duration is a
- * number with one of ms s m h d ("15m"), or 0.
- */
+/* time - instants and durations as people and programs write them.  An instant is RFC 3339 in UTC
+ * ("Z" only; a local offset is refused, so that times compare as text).  clk_format_rfc3339() in
+ * base writes them.  A duration is a number with one of ms s m h d ("15m"), or 0. */
 #include "base/clock.h"
 #include "base/str.h"
 

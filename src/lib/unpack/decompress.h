@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_DECOMPRESS_H
 #define CAY_UNPACK_DECOMPRESS_H
-/*
- * decompress - the file of an image, decompressed if needed
+/* decompress - the file of an image, decompressed if needed
  *
- * Its parts are found by offset, so a compressed file is first written out, into a file without
- * a name in the new tree.  One layer of compression, gzip or zstd, is removed.
+ * Its parts are found by offset, so a compressed file is first written out, into a file without a
+ * name in the new tree.  One layer of compression, gzip or zstd, is removed.
  *
- * Runs in the confined child only.
- */
+ * Runs in the confined child only. */
 #include <stdint.h>
 
 #include "base/err.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_DIGEST_H
 #define CAY_UNPACK_DIGEST_H
-/*
- * digest - SHA-256, as images are named by it
- */
+/* digest - SHA-256, as images are named by it */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +26,7 @@ bool digest_eq(const struct digest *a, const struct digest *b);
 [[nodiscard]] int digest_parse(const char *text, size_t n, struct digest *ret);
 void digest_format_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1]);
 
-/* Before a process gives up its file system: libcrypto sets itself up without
- * its configuration file. */
+/* Before a process gives up its file system: sets up libcrypto without its configuration file. */
 [[nodiscard]] int hash_library_init(void);
 [[nodiscard]] int hash_init(struct hash *h);
 [[nodiscard]] int hash_update(struct hash *h, const void *p, size_t n);

@@ -6,11 +6,7 @@
 #include "text/json.h"
 #include "unpack/manifest.h"
 
-static const struct json_limits limits = {
-	.bytes = LAYOUT_JSON_MAX,
-	.depth = 16,
-	.values = 20000,
-};
+static const struct json_limits limits = { .bytes = LAYOUT_JSON_MAX, .depth = 16, .values = 20000 };
 
 static const char *docker_manifest_read_name(const json_t *j, struct arena *arena)
 {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_DOCKER_H
 #define CAY_UNPACK_DOCKER_H
-/*
- * docker - manifest.json of `docker save`: the names of a config and of layers
+/* docker - manifest.json of `docker save`: the names of a config and of layers
  *
  * Only these names are used, and only to find them among the files of the archive.  Tags are
  * ignored: the importer names the image.
  *
- * Runs in the confined child only.
- */
+ * Runs in the confined child only. */
 #include "base/arena.h"
 #include "unpack/manifest.h"
 

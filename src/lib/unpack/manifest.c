@@ -46,13 +46,12 @@ static const struct {
 
 static enum media manifest_media_type(const json_t *name)
 {
-	for (size_t i = 0; json_is_string(name) && i < ARRAY_SIZE(media_names); i++)
-		if (str_eq(json_string_value(name), media_names[i].name))
+	for (size_t i = 0; i < ARRAY_SIZE(media_names); i++)
+		if (json_text_eq(name, media_names[i].name))
 			return media_names[i].media;
 	return MEDIA_UNKNOWN;
 }
 
-/* "layer 3", for messages. */
 static int manifest_parse_descriptor(const json_t *j, const char *what, struct descriptor *ret,
 				     struct cay_err *err)
 {
@@ -70,12 +69,17 @@ static int manifest_parse_descriptor(const json_t *j, const char *what, struct d
 }
 
 /* schemaVersion 2, and both its mediaType and its members are of the expected kind. */
-static int manifest_check_kind(const json_t *j, enum media want, const char *what,
+static int manifest_parse_kind(struct slice text, enum media want, const char *what, json_t **ret,
 			       struct cay_err *err)
 {
-	const json_t *media = json_object_get(j, "mediaType");
 	const char *other = want == MEDIA_INDEX ? "layers" : "manifests";
+	const json_t *j, *media;
+	int r = json_parse(text, &manifest_limits, ret, err);
 
+	if (r < 0)
+		return cay_err_wrap(err, r, "%s", what);
+	j = *ret;
+	media = json_object_get(j, "mediaType");
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_INVALID, "%s is not a JSON object", what);
 	if (json_integer_value(json_object_get(j, "schemaVersion")) != 2)
@@ -85,19 +89,14 @@ static int manifest_check_kind(const json_t *j, enum media want, const char *wha
 	return 0;
 }
 
-static bool manifest_json_text_eq(const json_t *j, const char *want)
-{
-	return json_is_string(j) && str_eq(json_string_value(j), want);
-}
-
 /* Whether it is for this machine; *ret_silent if it does not say. */
 static bool manifest_is_our_platform(const json_t *descriptor, bool *ret_silent)
 {
 	const json_t *p = json_object_get(descriptor, "platform");
 
 	*ret_silent = !p;
-	return manifest_json_text_eq(json_object_get(p, "os"), "linux") &&
-	       manifest_json_text_eq(json_object_get(p, "architecture"), OUR_ARCH);
+	return json_text_eq(json_object_get(p, "os"), "linux") &&
+	       json_text_eq(json_object_get(p, "architecture"), OUR_ARCH);
 }
 
 /* Several names of one image are one image. */
@@ -132,11 +131,8 @@ int manifest_pick_platform(struct slice index, struct descriptor *ret, struct ca
 {
 	auto_json j = NULL;
 	const json_t *list;
-	int r = json_parse(index, &manifest_limits, &j, err);
+	int r = manifest_parse_kind(index, MEDIA_INDEX, "index", &j, err);
 
-	if (r < 0)
-		return cay_err_wrap(err, r, "index");
-	r = manifest_check_kind(j, MEDIA_INDEX, "index", err);
 	if (r < 0)
 		return r;
 	list = json_object_get(j, "manifests");
@@ -191,11 +187,8 @@ int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *config;
-	int r = json_parse(text, &manifest_limits, &j, err);
+	int r = manifest_parse_kind(text, MEDIA_MANIFEST, "manifest", &j, err);
 
-	if (r < 0)
-		return cay_err_wrap(err, r, "manifest");
-	r = manifest_check_kind(j, MEDIA_MANIFEST, "manifest", err);
 	if (r < 0)
 		return r;
 	*ret = (struct manifest){};
@@ -269,8 +262,7 @@ static int manifest_parse_diff_ids(const json_t *config, size_t n_layers,
 	const json_t *rootfs = json_object_get(config, "rootfs");
 	const json_t *ids = json_object_get(rootfs, "diff_ids");
 
-	if (!manifest_json_text_eq(json_object_get(rootfs, "type"), "layers") ||
-	    !json_is_array(ids))
+	if (!json_text_eq(json_object_get(rootfs, "type"), "layers") || !json_is_array(ids))
 		return cay_fail(err, CAY_E_INVALID, "config: 'rootfs' is not a list of layers");
 	if (json_array_size(ids) != n_layers)
 		return cay_fail(err, CAY_E_INVALID, "config: %zu diff_ids for %zu layers",
@@ -324,7 +316,7 @@ static int manifest_copy_text(const json_t *from, const char *name, json_t *to, 
 {
 	json_t *j = json_object_get(from, name);
 
-	if (!j || json_is_null(j) || manifest_json_text_eq(j, ""))
+	if (!j || json_is_null(j) || json_text_eq(j, ""))
 		return 0;
 	if (json_object_set(to, as, j) < 0)
 		return cay_no_memory(err);
@@ -403,8 +395,8 @@ int manifest_parse_config(struct slice text, size_t n_layers,
 		return cay_err_wrap(err, r, "config");
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_INVALID, "config is not a JSON object");
-	if (!manifest_json_text_eq(json_object_get(j, "os"), "linux") ||
-	    !manifest_json_text_eq(json_object_get(j, "architecture"), OUR_ARCH))
+	if (!json_text_eq(json_object_get(j, "os"), "linux") ||
+	    !json_text_eq(json_object_get(j, "architecture"), OUR_ARCH))
 		return cay_fail(err, CAY_E_INVALID, "the image is not for linux/" OUR_ARCH);
 	r = manifest_parse_diff_ids(j, n_layers, diff_ids, err);
 	return r < 0 ? r : manifest_encode_config(json_object_get(j, "config"), ret, err);

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_MANIFEST_H
 #define CAY_UNPACK_MANIFEST_H
-/*
- * manifest - the JSON documents of an image: index, manifest, config
+/* manifest - the JSON documents of an image: index, manifest, config
  *
- * An image without a manifest gets a generated one, always the same for the same config and
- * layers: its digest names it like any other.
+ * An image without a manifest gets a generated one, always the same for the same config and layers:
+ * its digest names it like any other.
  *
- * Text in, structs out, no I/O.  These objects are open by their standards (labels,
- * annotations, history, a health check ...), so only the members named here are read and
- * nothing else leaves this file.  A document that could be read both as an index and as a
- * manifest is refused.
+ * Text in, structs out, no I/O.  These objects are open by their standards (labels, annotations,
+ * history, a health check ...), so only the members named here are read and nothing else leaves
+ * this file.  A document that could be read both as an index and as a manifest is refused.
  *
- * Runs in the confined child only.
- */
+ * Runs in the confined child only. */
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"

@@ -86,6 +86,16 @@ static int oci_layout_add_name(struct oci_layout *l, const char *name, const cha
 	return 0;
 }
 
+static int oci_layout_append_blob(struct oci_layout *l, const struct oci_layout_file *f,
+				  struct cay_err *err)
+{
+	if (l->n_blobs == LAYOUT_BLOBS_MAX)
+		return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d blobs",
+				LAYOUT_BLOBS_MAX);
+	l->blobs[l->n_blobs++] = *f;
+	return 0;
+}
+
 static int oci_layout_add_entry(struct oci_layout *l, struct archive *a, struct archive_entry *e,
 				struct cay_err *err)
 {
@@ -117,11 +127,7 @@ static int oci_layout_add_entry(struct oci_layout *l, struct archive *a, struct 
 	name += strlen(BLOBS_DIR);
 	if (digest_parse_hex(name, strlen(name), &f.digest) < 0)
 		return 0;
-	if (l->n_blobs == LAYOUT_BLOBS_MAX)
-		return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d blobs",
-				LAYOUT_BLOBS_MAX);
-	l->blobs[l->n_blobs++] = f;
-	return 0;
+	return oci_layout_append_blob(l, &f, err);
 }
 
 static int oci_layout_scan_entries(struct oci_layout *l, struct archive *a, struct cay_err *err)
@@ -307,12 +313,10 @@ int oci_layout_add_blob(struct oci_layout *l, const struct oci_layout_file *f,
 	struct oci_layout_file blob = *f;
 	int r = oci_layout_hash_file(l, f, &blob.digest, err);
 
+	if (r >= 0)
+		r = oci_layout_append_blob(l, &blob, err);
 	if (r < 0)
 		return r;
-	if (l->n_blobs == LAYOUT_BLOBS_MAX)
-		return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d blobs",
-				LAYOUT_BLOBS_MAX);
-	l->blobs[l->n_blobs++] = blob;
 	*ret = (struct descriptor){ .digest = blob.digest, .size = blob.size };
 	ret->media = decompress_detect_media(l->fd, blob.at);
 	return 0;

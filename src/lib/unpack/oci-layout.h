@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_OCI_LAYOUT_H
 #define CAY_UNPACK_OCI_LAYOUT_H
-/*
- * oci-layout - an image in a plain tar: offsets of its files, and blobs
+/* oci-layout - an image in a plain tar: offsets of its files, and blobs
  *
- * The tar is an OCI image layout (index.json, blobs/), an archive of `docker save`
- * (manifest.json and the files it names) or the tree itself; the names found decide.  Files
- * without a digest of their own are hashed and are blobs from then on.
+ * The tar is an OCI image layout (index.json, blobs/), an archive of `docker save` (manifest.json
+ * and the files it names) or the tree itself; the names found decide.  Files without a digest of
+ * their own are hashed and are blobs from then on.
  *
  * Another process has the tar open and may change it while it is read.  So nothing is trusted
- * twice: a blob's bytes are hashed as they are returned, and blob_verify() checks them against
- * the expected digest.  Offsets only say where to read.  Reads use pread; the file offset is
- * shared with the sender.
+ * twice: a blob's bytes are hashed as they are returned, and blob_verify() checks them against the
+ * expected digest.  Offsets only say where to read.  Reads use pread; the file offset is shared
+ * with the sender.
  *
- * Runs in the confined child only.
- */
+ * Runs in the confined child only. */
 #include "base/buf.h"
 #include "base/err.h"
 #include "unpack/digest.h"

@@ -13,29 +13,16 @@
 /* The cause of a failure: the disk, the machine, or the image. */
 static int rootfs_fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)
 {
-	enum cay_code code;
+	enum cay_code code = CAY_E_INVALID;
 
-	switch (-r) {
-	case ENOSPC:
-	case EDQUOT:
-	case EROFS:
+	if (r == -ENOSPC || r == -EDQUOT || r == -EROFS)
 		code = cay_code_from_disk_errno(r);
-		break;
-	case E2BIG:
+	else if (r == -E2BIG)
 		code = CAY_E_TOO_LARGE;
-		break;
-	case ENOMEM:
+	else if (r == -ENOMEM)
 		code = CAY_E_NO_MEMORY;
-		break;
-	case EIO:
-	case EMFILE:
-	case EPERM:
-	case EACCES:
+	else if (r == -EIO || r == -EMFILE || r == -EPERM || r == -EACCES)
 		code = CAY_E_INTERNAL;
-		break;
-	default:
-		code = CAY_E_INVALID;
-	}
 	return cay_fail_sys(err, code, r, "'%.100s%s%.100s': %s", str_eq(n->dir, ".") ? "" : n->dir,
 			    str_eq(n->dir, ".") ? "" : "/", n->base, what);
 }
@@ -75,8 +62,7 @@ int rootfs_name_parse(const char *text, struct rootfs_name *ret, struct cay_err 
 	return 0;
 }
 
-/* Like mkdir -p, by way of links that end inside.  They count: one name of a tar
- * can bring 255 of them. */
+/* Like mkdir -p, through links that end inside.  They count: one name of a tar can bring 255. */
 static int rootfs_create_parents(const struct rootfs *t, const char *dir)
 {
 	char path[ROOTFS_PATH_MAX + 1];

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_ROOTFS_H
 #define CAY_UNPACK_ROOTFS_H
-/*
- * rootfs - build the tree of an image, entry by entry
+/* rootfs - build the tree of an image, entry by entry
  *
- * The kernel resolves every name with the tree as its root: links on the way are followed and
- * end inside, the last component is never followed.  An existing entry is replaced by a new
- * one, except a directory by a directory: the last one wins.  Creating entries does not change
- * the times of their directory.
+ * The kernel resolves every name with the tree as its root: links on the way are followed and end
+ * inside, the last component is never followed.  An existing entry is replaced by a new one, except
+ * a directory by a directory: the last one wins.  Creating entries does not change the times of
+ * their directory.
  *
- * Not restored, on purpose: extended attributes (file capabilities, ACLs, labels), devices,
- * fifos and sockets.  The set-id bits are: they mean nothing outside a sandbox, and inside
- * no_new_privs decides.
- */
+ * Not restored, on purpose: extended attributes (file capabilities, ACLs, labels), devices, fifos
+ * and sockets.  The set-id bits are: they mean nothing outside a sandbox, and inside no_new_privs
+ * decides. */
 #include <stdint.h>
 #include <time.h>
 

@@ -44,52 +44,23 @@ static const struct {
 /* System calls of unpacking, including those of libc and libcrypto. */
 static const int calls[] = {
 	/* the tar, the result, the config */
-	SCMP_SYS(read),
-	SCMP_SYS(pread64),
-	SCMP_SYS(write),
-	SCMP_SYS(close),
-	SCMP_SYS(lseek),
+	SCMP_SYS(read), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(close), SCMP_SYS(lseek),
 	/* the tree */
-	SCMP_SYS(openat),
-	SCMP_SYS(openat2),
-	SCMP_SYS(fstat),
-	SCMP_SYS(newfstatat),
-	SCMP_SYS(getdents64),
-	SCMP_SYS(mkdirat),
-	SCMP_SYS(linkat),
-	SCMP_SYS(symlinkat),
-	SCMP_SYS(unlinkat),
-	SCMP_SYS(renameat2),
-	SCMP_SYS(pwrite64),
-	SCMP_SYS(ftruncate),
-	SCMP_SYS(fchown),
-	SCMP_SYS(fchownat),
-	SCMP_SYS(fchmod),
-	SCMP_SYS(fchmodat),
+	SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(fstat), SCMP_SYS(newfstatat),
+	SCMP_SYS(getdents64), SCMP_SYS(mkdirat), SCMP_SYS(linkat), SCMP_SYS(symlinkat),
+	SCMP_SYS(unlinkat), SCMP_SYS(renameat2), SCMP_SYS(pwrite64), SCMP_SYS(ftruncate),
+	SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(fchmod), SCMP_SYS(fchmodat),
 	SCMP_SYS(utimensat),
 	/* memory; mmap and mprotect are below */
-	SCMP_SYS(brk),
-	SCMP_SYS(munmap),
-	SCMP_SYS(mremap),
-	SCMP_SYS(madvise),
-	/* the rest */
-	SCMP_SYS(futex),
-	SCMP_SYS(getrandom),
-	SCMP_SYS(clock_gettime),
-	SCMP_SYS(restart_syscall),
-	SCMP_SYS(exit),
-	SCMP_SYS(exit_group),
+	SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
 #ifdef CAY_SANITIZED
-	SCMP_SYS(getpid),
-	SCMP_SYS(gettid),
-	SCMP_SYS(readlink),
-	SCMP_SYS(readlinkat),
-	SCMP_SYS(rt_sigaction),
-	SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(sigaltstack),
-	SCMP_SYS(sched_yield),
-	SCMP_SYS(prctl),
+	SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(readlink), SCMP_SYS(readlinkat),
+	SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(sigaltstack),
+	SCMP_SYS(sched_yield), SCMP_SYS(prctl),
 #endif
+	/* the rest */
+	SCMP_SYS(futex), SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(restart_syscall),
+	SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
 
 int confine_clone_tree(int dirfd)
@@ -115,8 +86,7 @@ static int confine_write_id_map(pid_t pid, const char *file)
 	return fd_write_all(fd, map, (size_t)n);
 }
 
-/* Not fork(): one call creates all namespaces and the pidfd, and no atfork handler of a
- * library runs in between. */
+/* Not fork(): one call creates namespaces and pidfd, and no atfork handler runs in between. */
 static pid_t confine_clone_child(int *ret_pidfd)
 {
 	struct clone_args args = {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_UNPACK_CONFINE_H
 #define CAY_UNPACK_UNPACK_CONFINE_H
-/*
- * unpack-confine - a child process that does no harm if it is taken over
+/* unpack-confine - a child process that does no harm if it is taken over
  *
- * Unpacking an image parses untrusted bytes with third-party libraries, so it runs in a
- * process without other access: confine_start_child() in root's process creates it,
- * confine_self() in the child drops its privileges, in stages whose order matters:
+ * Unpacking an image parses untrusted bytes with third-party libraries, so it runs in a process
+ * without other access: confine_start_child() in root's process creates it, confine_self() in the
+ * child drops its privileges, in stages whose order matters:
  *
  *	clone    user, mount, pid, network, ipc, uts and cgroup namespaces of its own
  *	fds      only those named; 0 to 2 are /dev/null
@@ -18,12 +17,11 @@
  *	calls    a seccomp list for unpacking; any other call kills it.
  *	         No executable memory, so nothing can be loaded any more
  *
- * The directory that becomes its root belongs to real root, so that it can create
- * entries only below the directory put there for it.
+ * The directory that becomes its root belongs to real root, so that it can create entries only
+ * below the directory put there for it.
  *
- * It is cloned, not executed: it has a copy of its parent's memory, so the parent keeps
- * no secrets and has one thread.
- */
+ * It is cloned, not executed: it has a copy of its parent's memory, so the parent keeps no secrets
+ * and has one thread. */
 #include <stdint.h>
 
 #include "base/err.h"

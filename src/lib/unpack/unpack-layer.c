@@ -229,25 +229,19 @@ static int layer_entry_add_file(struct layer_reader *l, const struct rootfs_name
 	return r < 0 ? r : rootfs_set_meta(fd, n, meta, l->err);
 }
 
-static int layer_entry_add_hardlink(struct layer_reader *l, const struct rootfs_name *n,
-				    const char *to)
-{
-	struct rootfs_name target;
-	int r = rootfs_name_parse(to, &target, l->err);
-
-	return r < 0 ? r : rootfs_create_hardlink(&l->root, n, &target, l->err);
-}
-
 static int layer_entry_add(struct layer_reader *l, const struct rootfs_name *n)
 {
 	const char *hard = archive_entry_hardlink(l->entry), *to;
+	struct rootfs_name target;
 	struct rootfs_meta meta;
 	int r;
 
 	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) == 0)
 		return 0;
-	if (hard)
-		return layer_entry_add_hardlink(l, n, hard);
+	if (hard) {
+		r = rootfs_name_parse(hard, &target, l->err);
+		return r < 0 ? r : rootfs_create_hardlink(&l->root, n, &target, l->err);
+	}
 	r = layer_entry_read_meta(l, n, &meta);
 	if (r < 0)
 		return r;

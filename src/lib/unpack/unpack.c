@@ -42,14 +42,6 @@ static int unpack_find_manifest(const struct oci_layout *l, struct manifest *ret
 	return r;
 }
 
-static int unpack_read_oci(const struct oci_layout *l, struct manifest *m, struct digest *digest,
-			   struct buf *config, struct cay_err *err)
-{
-	int r = unpack_find_manifest(l, m, digest, err);
-
-	return r < 0 ? r : oci_layout_read_blob(l, &m->config, config, err);
-}
-
 /* The tar is the one layer. */
 static int unpack_read_tree(struct oci_layout *l, struct manifest *m, struct buf *config,
 			    struct cay_err *err)
@@ -92,7 +84,8 @@ static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct di
 
 	switch (oci_layout_detect_kind(l)) {
 	case LAYOUT_OCI:
-		return unpack_read_oci(l, m, digest, config, err);
+		r = unpack_find_manifest(l, m, digest, err);
+		return r < 0 ? r : oci_layout_read_blob(l, &m->config, config, err);
 	case LAYOUT_DOCKER:
 		r = docker_archive_read(l, m, config, err);
 		break;

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_UNPACK_H
 #define CAY_UNPACK_UNPACK_H
-/*
- * unpack - turn an untrusted tar into a root file system and its config
+/* unpack - turn an untrusted tar into a root file system and its config
  *
- * An OCI image layout, an archive of `docker save` or a tree (`docker export`), plain or
- * compressed with gzip or zstd; the content determines which.
+ * An OCI image layout, an archive of `docker save` or a tree (`docker export`), plain or compressed
+ * with gzip or zstd; the content determines which.
  *
- * All of this parses untrusted input, so all of it runs in the confined child
- * (unpack-confine.h).  It does not depend on the confinement, so tests and fuzzers can call it
- * directly.
- */
+ * All of this parses untrusted input, so all of it runs in the confined child (unpack-confine.h).
+ * It does not depend on the confinement, so tests and fuzzers can call it directly. */
 #include <stdint.h>
 
 #include "base/err.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_ATTACH_H
 #define CAY_WIRE_ATTACH_H
-/*
- * attach - frames in both directions between a client and a running command
+/* attach - frames in both directions between a client and a running command
  *
- * After "101" to exec.attach, cay-init continues in ATTACH_UPGRADE: a sequence of frames.
- * cay-edge forwards them to clients in a WebSocket, one frame per message, or without
- * frames (ATTACH_RAW, edge/attach-raw.h).
+ * After "101" to exec.attach, cay-init continues in ATTACH_UPGRADE: a sequence of frames.  cay-edge
+ * forwards them to clients in a WebSocket, one frame per message, or without frames (ATTACH_RAW,
+ * edge/attach-raw.h).
  *
  *	out  taken or eof of stdin, first: its offset;  then
  *	     data, gap   of stdout and stderr, from the requested offsets
@@ -22,10 +21,8 @@
  *	     size        for the terminal; ignored unless from its writer
  *	     role        1: become the writer, 0: only watch
  *
- * Both programs check every frame with the same rules, because neither trusts its peer:
- * a frame that is not in this table, or longer than ATTACH_FRAME_MAX, ends the
- * connection.
- */
+ * Both programs check every frame with the same rules, because neither trusts its peer: a frame
+ * that is not in this table, or longer than ATTACH_FRAME_MAX, ends the connection. */
 #include "wire/frame.h"
 
 #define ATTACH_UPGRADE "cay-frames"        /* between cay-edge and cay-init */

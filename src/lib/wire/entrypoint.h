@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_ENTRYPOINT_H
 #define CAY_WIRE_ENTRYPOINT_H
-/*
- * entrypoint - cay-init's status of a sandbox's main program
+/* entrypoint - cay-init's status of a sandbox's main program
  *
  * POST /v1/enter starts it, once; a repetition returns the status of the running one.  GET
- * /v1/entry returns the status.  The reply is 32 bytes, fixed, because cayd does not parse
- * JSON from a sandbox.
+ * /v1/entry returns the status.  The reply is 32 bytes, fixed, because cayd does not parse JSON
+ * from a sandbox.
  *
  *	 0  u32  magic "CAYE"
  *	 4  u8   state

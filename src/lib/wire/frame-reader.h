@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_FRAME_READER_H
 #define CAY_WIRE_FRAME_READER_H
-/*
- * frame-reader - read a stream of frames as it arrives
+/* frame-reader - read a stream of frames as it arrives
  *
- * frame.h checks one frame; this checks their sequence: the offsets of a stream continue where
- * they stopped (a gap accounts for missing bytes), only requested streams appear, and nothing
- * follows an end or an error.  A stream that breaks a rule stays refused.
+ * frame.h checks one frame; this checks their sequence: the offsets of a stream continue where they
+ * stopped (a gap accounts for missing bytes), only requested streams appear, and nothing follows an
+ * end or an error.  A stream that breaks a rule stays refused.
  *
- * Bytes go in as they come, in pieces of any size, and content goes out in pieces that point
- * into them: a frame of a MiB is never assembled, so a reader holds at most FRAME_JSON_MAX.
+ * Bytes go in as they come, in pieces of any size, and content goes out in pieces that point into
+ * them: a frame of a MiB is never assembled, so a reader holds at most FRAME_JSON_MAX.
  *
- * next[] is where to resume after a broken connection.
- */
+ * next[] is where to resume after a broken connection. */
 #include <sys/types.h>
 
 #include "wire/frame.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_FRAME_H
 #define CAY_WIRE_FRAME_H
-/*
- * frame - the output of a process, on its way to a client
+/* frame - the output of a process, on its way to a client
  *
- * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian
- * header and then `length` bytes:
+ * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian header and then
+ * `length` bytes:
  *
  *	 0  u8   type     1 data, 2 gap, 3 end, 4 error, 5 taken, 6 eof, 7 size, 8 role
  *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end, error, size and role
@@ -26,12 +25,11 @@
  *
  * The last four belong to a conversation (wire/attach.h), not to a reply.
  *
- * A decoder checks one frame; frame-reader.h checks that the offsets of a stream continue
- * and that nothing follows an end.
+ * A decoder checks one frame; frame-reader.h checks that the offsets of a stream continue and that
+ * nothing follows an end.
  *
- * The same frames travel in WebSocket binary messages, and as text/event-stream
- * for clients that read lines (frame_to_sse).
- */
+ * The same frames travel in WebSocket binary messages, and as text/event-stream for clients that
+ * read lines (frame_to_sse). */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_HELLO_H
 #define CAY_WIRE_HELLO_H
-/*
- * hello - cay-init's reply to GET /v1/hello, the first request
+/* hello - cay-init's reply to GET /v1/hello, the first request
  *
- * 32 bytes, little-endian, fixed: they state the protocol versions cay-init supports, so
- * that the host parses no JSON from a sandbox.
+ * 32 bytes, little-endian, fixed: they state the protocol versions cay-init supports, so that the
+ * host parses no JSON from a sandbox.
  *
  *	 0  u32  magic "CAYH"
  *	 4  u16  proto_min
@@ -13,8 +12,7 @@
  *	 8  u64  features and state, a bit each
  *	16  u8[16] build
  *
- * The host supports versions N-2..N and uses the highest common one.
- */
+ * The host supports versions N-2..N and uses the highest common one. */
 #include <stddef.h>
 #include <stdint.h>
 

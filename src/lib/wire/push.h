@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_PUSH_H
 #define CAY_WIRE_PUSH_H
-/*
- * push - records cayd sends to an edge, and the few an edge sends to cayd
+/* push - records cayd sends to an edge, and the few an edge sends to cayd
  *
- * A unix stream of records of one size.  The edge connects and sends HELLO; cayd replies
- * HELLO, sends the complete state between ALL and END, and then every change.  At END the
- * edge deletes everything not repeated since ALL.  So an edge needs no further request once
- * it has the state, and a restarted cayd restores it.
+ * A unix stream of records of one size.  The edge connects and sends HELLO; cayd replies HELLO,
+ * sends the complete state between ALL and END, and then every change.  At END the edge deletes
+ * everything not repeated since ALL.  So an edge needs no further request once it has the state,
+ * and a restarted cayd restores it.
  *
  *	 0  u8   kind
  *	 1  u8   value
@@ -35,18 +34,16 @@
  *	         push_refusal                               none              edge to cayd
  *	COUNT                     cell       value                            edge to cayd
  *
- * A SIGN replaces the one whose number has the same parity: the signing key and its
- * predecessor have consecutive numbers, and older ones are gone.  A sandbox whose state is
- * TERMINATED or FAILED is deleted.  Its tokens are void if they are older than its epoch, or
- * if a REVOKED has put their 8 random bytes (auth/token.h) into one of its PUSH_REVOKED_MAX
- * slots; slots not mentioned keep their value.  BUSY is sent when the number of requests inside
- * a sandbox has changed, and with 0 for a request that came and went in between, so that cayd
- * can tell which are idle.  USED is sent now and then for a key that was accepted.  REFUSED is
- * a sum: refusals of one peer since the last record.  The peer is an IPv6 address, or IPv4
- * mapped into one, of an IPv6 network the first 64 bits; all zero are several.  COUNT is a
- * cell of daemon/metrics.h's table, sent when it has changed; the cells depend on the build,
- * so cayd accepts them only from its own.
- */
+ * A SIGN replaces the one whose number has the same parity: the signing key and its predecessor
+ * have consecutive numbers, and older ones are gone.  A sandbox whose state is TERMINATED or FAILED
+ * is deleted.  Its tokens are void if they are older than its epoch, or if a REVOKED has put their
+ * 8 random bytes (auth/token.h) into one of its PUSH_REVOKED_MAX slots; slots not mentioned keep
+ * their value.  BUSY is sent when the number of requests inside a sandbox has changed, and with 0
+ * for a request that came and went in between, so that cayd can tell which are idle.  USED is sent
+ * now and then for a key that was accepted.  REFUSED is a sum: refusals of one peer since the last
+ * record.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6 network the first 64
+ * bits; all zero are several.  COUNT is a cell of daemon/metrics.h's table, sent when it has
+ * changed; the cells depend on the build, so cayd accepts them only from its own. */
 #include "base/id.h"
 
 #define PUSH_SIZE 80

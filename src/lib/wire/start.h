@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_START_H
 #define CAY_WIRE_START_H
-/*
- * start - the start script that failed, and how
+/* start - the start script that failed, and how
  *
- * cay-init's reply with status 422 when a script of the image failed: to the claim, or, if
- * the claim has "Prefer: respond-async" and was answered with 202 because there are scripts
- * to run, to a request that waits for the end of the start.  So a claim is answered at once
- * by any PID 1 that responds, and scripts take the time they need.  512 bytes, fixed,
- * because cayd does not parse JSON from a sandbox.  Its texts are untrusted: they must be
- * UTF-8 without control characters, or the whole is refused.
+ * cay-init's reply with status 422 when a script of the image failed: to the claim, or, if the
+ * claim has "Prefer: respond-async" and was answered with 202 because there are scripts to run, to
+ * a request that waits for the end of the start.  So a claim is answered at once by any PID 1 that
+ * responds, and scripts take the time they need.  512 bytes, fixed, because cayd does not parse
+ * JSON from a sandbox.  Its texts are untrusted: they must be UTF-8 without control characters, or
+ * the whole is refused.
  *
  *	  0  u32  magic "CAYS"
  *	  4  u8   outcome

@@ -80,10 +80,7 @@ static const struct verb_field limits_fields[] = {
 	F(limits, pids, VK_U32, 0, PIDS_MAX),
 	{},
 };
-static const struct verb_field list_fields[] = {
-	F(list, after, VK_AFTER, 0, 0),
-	{},
-};
+static const struct verb_field list_fields[] = { F(list, after, VK_AFTER, 0, 0), {} };
 static const struct verb_field image_add_fields[] = {
 	F(image_add, bytes, VK_U64, 1, DISK_MAX),
 	{},

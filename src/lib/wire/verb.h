@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_VERB_H
 #define CAY_WIRE_VERB_H
-/*
- * verb - the protocol between cayd and cay-keeper, the one program that runs as root
+/* verb - the protocol between cayd and cay-keeper, the one program that runs as root
  *
- * SEQPACKET messages of fixed structs in native byte order, at most 4 KiB; bulk data goes by
- * fd.  Ids and numbers only: no path and no text crosses in a request, so there is nothing to
- * escape and little to parse. verb_request_check() checks every byte of a request (a test adds
- * the fields up), including that reserved bytes are zero.
+ * SEQPACKET messages of fixed structs in native byte order, at most 4 KiB; bulk data goes by fd.
+ * Ids and numbers only: no path and no text crosses in a request, so there is nothing to escape and
+ * little to parse. verb_request_check() checks every byte of a request (a test adds the fields up),
+ * including that reserved bytes are zero.
  *
- * Keeper and cayd are of one build or refuse each other in hello, so the structs may change
- * freely and VERB_ABI with them.  Frozen for ever, because two builds must understand each
- * other's refusal: verb_head, verb_hello, verb_reply and VERB_INCOMPATIBLE.
- */
+ * Keeper and cayd are of one build or refuse each other in hello, so the structs may change freely
+ * and VERB_ABI with them.  Frozen for ever, because two builds must understand each other's
+ * refusal: verb_head, verb_hello, verb_reply and VERB_INCOMPATIBLE. */
 #include "base/err.h"
 #include "base/id.h"
 
@@ -26,9 +24,8 @@
 /* In verb_reply.code; other codes are rows of errors.def, which move. */
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
-/* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
- * files on disk belong to (docs/architecture.md).  The last one is the keeper's,
- * for probing runtimes. */
+/* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that files on disk belong
+ * to (docs/architecture.md).  The last one is the keeper's, for probing runtimes. */
 #define VERB_RANGE_BASE UINT32_C(0x00080000)
 #define VERB_RANGE_IDS UINT32_C(0x00010000)
 #define VERB_RANGE_FOREIGN UINT32_C(0x7ffe0000)
@@ -227,10 +224,9 @@ void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq);
 [[nodiscard]] size_t verb_reply_write(void *msg, const struct verb_head *request,
 				      const struct cay_err *outcome);
 
-/* Whether this is the reply to that request. 0: *ret_outcome is the outcome the keeper
- * reports (CAY_OK or its failure); -EPROTO: err says why the bytes are no such reply.  The
- * two are separate because a sandbox can cause the first, and only a broken keeper the
- * second. */
+/* Whether this is the reply to that request. 0: *ret_outcome is the outcome the keeper reports
+ * (CAY_OK or its failure); -EPROTO: err says why the bytes are no such reply.  The two are separate
+ * because a sandbox can cause the first, and only a broken keeper the second. */
 [[nodiscard]] int verb_reply_check(const void *msg, size_t n, unsigned n_fds,
 				   const struct verb_head *request, struct cay_err *ret_outcome,
 				   struct cay_err *err);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_WRITABLE_H
 #define CAY_WIRE_WRITABLE_H
-/*
- * writable - paths of a read-only root that can be written to (writable.def)
- *
- * A set of them is a number: bit i is row i.
- */
+/* writable - paths of a read-only root that can be written to (writable.def).  A set of them is a
+ * number: bit i is row i. */
 #include <stdint.h>
 
 enum {
