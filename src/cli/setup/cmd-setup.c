@@ -24,7 +24,7 @@ static const struct opt rows[] = {
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
-const struct setup_step setup_steps[] = {
+static const struct setup_step setup_steps[] = {
 	{ "root", setup_root_check },
 	{ "machine", setup_machine_check },
 	{ "users", setup_users_check, setup_users_apply },
@@ -33,7 +33,6 @@ const struct setup_step setup_steps[] = {
 	{ "key", setup_key_check, setup_key_apply },
 	{ "image", setup_image_check, setup_image_apply },
 	{ "sandbox", setup_sandbox_check, setup_sandbox_apply, .harmless = true },
-	{ NULL },
 };
 
 static const struct {
@@ -54,7 +53,7 @@ static const struct {
 	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
 };
 
-void setup_finding_report(struct setup *s, const char *fmt, ...)
+int setup_report(struct setup *s, int ret, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -64,6 +63,7 @@ void setup_finding_report(struct setup *s, const char *fmt, ...)
 	if (buf_vprintf(&s->found, fmt, ap) < 0)
 		(void)!buf_puts(&s->found, "...");
 	va_end(ap);
+	return ret;
 }
 
 struct setup_printer {
@@ -152,7 +152,8 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 	bool asked = yes;
 	int r = 0;
 
-	for (const struct setup_step *step = setup_steps; step->name; step++) {
+	for (size_t i = 0; i < ARRAY_SIZE(setup_steps); i++) {
+		const struct setup_step *step = &setup_steps[i];
 		enum setup_state state = SETUP_SKIPPED;
 		struct cay_err why = {};
 		int now = 0, told;
@@ -161,7 +162,7 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 		if (r >= 0 || s->check)
 			now = cmd_setup_run_step(s, step, &asked, &state, &why);
 		if (now < 0)
-			setup_finding_report(s, "%s", why.msg);
+			(void)setup_report(s, now, "%s", why.msg);
 		*ret_todo |= state == SETUP_TODO || state == SETUP_FAILED;
 		told = cmd_setup_print_step(t, step, state, s, err);
 		if (told < 0)

@@ -19,23 +19,17 @@
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
-	if (geteuid() == 0) {
-		setup_finding_report(s, "yes");
-		return 1;
-	}
+	if (geteuid() == 0)
+		return setup_report(s, 1, "yes");
 	api_hint_set(&s->cli->api, "sudo cay setup");
 	return cay_fail(err, CAY_E_FORBIDDEN, "setup must run as root");
 }
 
 /* Checks of a running daemon are left to the later steps. */
-static bool setup_machine_check_needs_daemon(const struct doctor_check *row)
+static bool setup_check_needs_daemon(const struct doctor_check *row)
 {
-	static const char *const names[] = { "quota", "daemon", "journal" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (str_eq(row->name, names[i]))
-			return true;
-	return false;
+	return str_eq(row->name, "quota") || str_eq(row->name, "daemon") ||
+	       str_eq(row->name, "journal");
 }
 
 static int setup_machine_run_checks(struct setup *s, const struct doctor_check *rows,
@@ -44,12 +38,11 @@ static int setup_machine_run_checks(struct setup *s, const struct doctor_check *
 	int r = 0;
 
 	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
-		struct doctor_finding f = { .verdict = VERDICT_WARN,
-					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+		struct doctor_finding f;
 
-		if (setup_machine_check_needs_daemon(row))
+		if (setup_check_needs_daemon(row))
 			continue;
-		row->run(s->cli, row, &f);
+		doctor_check_run(s->cli, row, &f);
 		count[f.verdict]++;
 		if (f.verdict == VERDICT_FAIL)
 			r = cay_fail(err, CAY_E_UNSUPPORTED, "%s: %s; %s", row->name,
@@ -74,9 +67,8 @@ int setup_machine_check(struct setup *s, struct cay_err *err)
 		api_hint_set(&s->cli->api, "run 'cay doctor' for the full list");
 		return r;
 	}
-	setup_finding_report(s, "%u checks passed%s", count[VERDICT_OK],
-			     count[VERDICT_WARN] ? "; run 'cay doctor' for warnings" : "");
-	return 1;
+	return setup_report(s, 1, "%u checks passed%s", count[VERDICT_OK],
+			    count[VERDICT_WARN] ? "; run 'cay doctor' for warnings" : "");
 }
 
 /* A numeric user needs no entry. */
@@ -99,15 +91,12 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
-		if (!setup_user_is_there(setup_user_name(s, i))) {
-			setup_finding_report(s, "no user %s", setup_user_name(s, i));
-			return 0;
-		}
+		if (!setup_user_is_there(setup_user_name(s, i)))
+			return setup_report(s, 0, "no user %s", setup_user_name(s, i));
 		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
 			return cay_no_memory(err);
 	}
-	setup_finding_report(s, "%s", buf_str(&list));
-	return 1;
+	return setup_report(s, 1, "%s", buf_str(&list));
 }
 
 /* Report the first line of the output. */
@@ -127,13 +116,8 @@ static int setup_user_create(struct setup *s, const char *name, const char *home
 		"--no-create-home", "--shell",  "/usr/sbin/nologin", name,         NULL
 	};
 	auto_buf out = BUF_INIT(KIB(4));
-	int r;
+	int r = run_program_to_end(&s->cli->arena, argv, NULL, 30000, &out, err);
 
-	if (setup_user_is_there(name))
-		return 0;
-	r = run_program_to_end(&s->cli->arena,
-			       &(struct run_program){ .argv = argv, .timeout_ms = 30000 }, &out,
-			       err);
 	return r > 0 ? setup_program_fail(name, &out, err) : r;
 }
 
@@ -152,9 +136,7 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
 			r = cay_no_memory(err);
 	}
-	if (r >= 0)
-		setup_finding_report(s, "created %s", buf_str(&list));
-	return r;
+	return r < 0 ? r : setup_report(s, 0, "created %s", buf_str(&list));
 }
 
 /* An unreadable file has ended cay before this step. */
@@ -162,8 +144,8 @@ int setup_config_check(struct setup *s, struct cay_err *)
 {
 	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
 
-	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME : "no " CONF_DIR "/" CONF_NAME);
-	return there;
+	return setup_report(s, there,
+			    there ? CONF_DIR "/" CONF_NAME : "no " CONF_DIR "/" CONF_NAME);
 }
 
 int setup_config_apply(struct setup *s, struct cay_err *err)
@@ -180,8 +162,7 @@ int setup_config_apply(struct setup *s, struct cay_err *err)
 	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
-	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME " with the defaults as comments");
-	return 0;
+	return setup_report(s, 0, "wrote " CONF_DIR "/" CONF_NAME " with the defaults as comments");
 }
 
 static int setup_daemon_query_health(struct setup *s, struct health *ret, struct cay_err *err)
@@ -202,19 +183,10 @@ int setup_daemons_check(struct setup *s, struct cay_err *)
 
 	if (setup_daemon_query_health(s, &health, &why) < 0) {
 		s->cli->api.hint[0] = 0;
-		setup_finding_report(s, "cayd is not running");
-		return 0;
+		return setup_report(s, 0, "cayd is not running");
 	}
-	setup_finding_report(s, "cayd %s is running at %s", health.version,
-			     s->cli->api.dial.socket);
-	return 1;
-}
-
-static bool setup_path_is_dir(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	return setup_report(s, 1, "cayd %s is running at %s", health.version,
+			    s->cli->api.dial.socket);
 }
 
 /* The installed units of packaging/systemd. */
@@ -233,16 +205,15 @@ static size_t setup_units_find(const char **ret, size_t max)
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(units) && n < max; i++) {
-		bool there = false;
-
 		for (size_t k = 0; k < ARRAY_SIZE(dirs); k++) {
 			auto_buf path = BUF_INIT(256);
 
-			there |= buf_printf(&path, "%s/%s", dirs[k], units[i].file) >= 0 &&
-				 access(buf_str(&path), F_OK) == 0;
-		}
-		if (there)
+			if (buf_printf(&path, "%s/%s", dirs[k], units[i].file) < 0 ||
+			    access(buf_str(&path), F_OK) < 0)
+				continue;
 			ret[n++] = units[i].unit;
+			break;
+		}
 	}
 	return n;
 }
@@ -310,12 +281,11 @@ static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 			break;
 		(void)poll(NULL, 0, 200);
 	}
-	if (r < 0) {
-		api_hint_set(&s->cli->api, "see 'journalctl -u cayd -u cay-keeper'");
-		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"the daemons were started, but cayd does not respond");
-	}
-	return 0;
+	if (r >= 0)
+		return 0;
+	api_hint_set(&s->cli->api, "see 'journalctl -u cayd -u cay-keeper'");
+	return cay_fail(err, CAY_E_UNAVAILABLE,
+			"the daemons were started, but cayd does not respond");
 }
 
 int setup_daemons_apply(struct setup *s, struct cay_err *err)
@@ -323,9 +293,10 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 	const char *argv[8] = { "systemctl", "enable", "--now" };
 	auto_buf out = BUF_INIT(KIB(4));
 	size_t n = setup_units_find(argv + 3, 4);
-	int r;
+	struct stat st;
+	int r = stat("/run/systemd/system", &st);
 
-	if (!setup_path_is_dir("/run/systemd/system") || !n) {
+	if (r < 0 || !S_ISDIR(st.st_mode) || !n) {
 		if (setup_start_commands_list(s) < 0)
 			return cay_no_memory(err);
 		api_hint_set(&s->cli->api,
@@ -334,16 +305,12 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 				n ? "systemd is not running"
 				  : "the systemd units are not installed");
 	}
-	r = run_program_to_end(&s->cli->arena,
-			       &(struct run_program){ .argv = argv, .timeout_ms = 120000 }, &out,
-			       err);
+	r = run_program_to_end(&s->cli->arena, argv, NULL, 120000, &out, err);
 	if (r > 0) {
 		api_hint_set(&s->cli->api, "see 'systemctl status cayd cay-keeper'");
 		return setup_program_fail("systemctl enable", &out, err);
 	}
 	if (r >= 0)
 		r = setup_daemon_wait_ready(s, err);
-	if (r >= 0)
-		setup_finding_report(s, "enabled and started %zu units", n);
-	return r;
+	return r < 0 ? r : setup_report(s, 0, "enabled and started %zu units", n);
 }
