@@ -4,19 +4,17 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#define KEPT(m) offsetof(struct http_client_headers, m), sizeof((struct http_client_headers){}.m)
+
 /* Headers copied from a reply; each may occur once. */
 static const struct {
 	const char *name;
 	size_t offset, size;
 } http_client_kept_headers[] = {
-	{ "content-type", offsetof(struct http_client_headers, type),
-	  sizeof((struct http_client_headers){}.type) },
-	{ "cay-exec", offsetof(struct http_client_headers, exec),
-	  sizeof((struct http_client_headers){}.exec) },
-	{ "sec-websocket-accept", offsetof(struct http_client_headers, accept),
-	  sizeof((struct http_client_headers){}.accept) },
-	{ "mcp-session-id", offsetof(struct http_client_headers, session),
-	  sizeof((struct http_client_headers){}.session) },
+	{ "content-type", KEPT(type) },
+	{ "cay-exec", KEPT(exec) },
+	{ "sec-websocket-accept", KEPT(accept) },
+	{ "mcp-session-id", KEPT(session) },
 };
 
 static int http_client_fail_invalid(const char *why, struct cay_err *err)
@@ -100,6 +98,16 @@ void http_client_fini(struct http_client *h)
 
 int http_client_queue_request(struct http_client *h, const struct http_client_request *ask)
 {
+	const char *const headers[][2] = {
+		{ "Upgrade: ", ask->upgrade },
+		{ "Sec-WebSocket-Version: ", ask->ws_key ? "13" : NULL },
+		{ "Sec-WebSocket-Key: ", ask->ws_key },
+		{ "Sec-WebSocket-Protocol: ", ask->ws_key ? ask->ws_protocol : NULL },
+		{ "Authorization: Bearer ", ask->token },
+		{ "Accept: ", ask->accept },
+		{ "Content-Type: ", ask->content_type },
+		{ "Idempotency-Key: ", ask->idempotency_key },
+	};
 	int r;
 
 	/* not in http_client_open(): the parser points into h, which must not move from here on */
@@ -113,21 +121,9 @@ int http_client_queue_request(struct http_client *h, const struct http_client_re
 		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
 			       ask->method, ask->target, ask->host ? ask->host : "cay",
 			       ask->upgrade ? "Upgrade" : "close");
-	if (r >= 0 && ask->upgrade)
-		r = buf_printf(&h->out, "Upgrade: %s\r\n", ask->upgrade);
-	if (r >= 0 && ask->ws_key)
-		r = buf_printf(&h->out,
-			       "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
-			       "Sec-WebSocket-Protocol: %s\r\n",
-			       ask->ws_key, ask->ws_protocol);
-	if (r >= 0 && ask->token)
-		r = buf_printf(&h->out, "Authorization: Bearer %s\r\n", ask->token);
-	if (r >= 0 && ask->accept)
-		r = buf_printf(&h->out, "Accept: %s\r\n", ask->accept);
-	if (r >= 0 && ask->content_type)
-		r = buf_printf(&h->out, "Content-Type: %s\r\n", ask->content_type);
-	if (r >= 0 && ask->idempotency_key)
-		r = buf_printf(&h->out, "Idempotency-Key: %s\r\n", ask->idempotency_key);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headers); i++)
+		if (headers[i][1])
+			r = buf_printf(&h->out, "%s%s\r\n", headers[i][0], headers[i][1]);
 	if (r >= 0 && ask->extra_headers)
 		r = buf_puts(&h->out, ask->extra_headers);
 	if (r >= 0 && ask->body_length == HTTP_CLIENT_CHUNKED)
@@ -227,6 +223,13 @@ int http_client_receive(struct http_client *h, struct cay_err *err)
 	(void)cay_fail(err, CAY_E_UNAVAILABLE,
 		       "the connection closed before the reply was complete");
 	return -ECONNRESET;
+}
+
+bool http_client_has_type(const struct http_client *h, const char *type)
+{
+	struct slice rest = slice_of(h->reply_headers.type);
+
+	return slice_eq(slice_trim(slice_cut(&rest, ';')), slice_of(type));
 }
 
 bool http_client_has_buffered(const struct http_client *h)

@@ -85,6 +85,8 @@ static inline bool http_client_has_unsent(const struct http_client *h)
  * -ETIMEDOUT; -EINTR after a second signal within a second. */
 [[nodiscard]] int http_client_wait(const struct http_client *h, short events, uint64_t deadline_ns,
 				   struct interrupt *intr);
+/* Whether the reply's Content-Type is this, without its parameters. */
+bool http_client_has_type(const struct http_client *h, const char *type);
 /* Whether http_client_receive() has bytes that poll() does not see. */
 bool http_client_has_buffered(const struct http_client *h);
 /* What to poll h->fd for to wait for these events: TLS may need others. */

@@ -154,14 +154,6 @@ static bool port_forward_pair_copy(struct port_forward_pair *p)
 	       !(p->side[0].shutdown_sent && p->side[1].shutdown_sent);
 }
 
-static short port_forward_side_poll_events(const struct port_forward_side *s,
-					   const struct port_forward_side *other)
-{
-	short events = (short)((!s->n && !s->ended ? POLLIN : 0) | (other->n ? POLLOUT : 0));
-
-	return (short)(events | s->tls_events);
-}
-
 static void port_forward_accept(struct port_forward *f, int listener)
 {
 	auto_close int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -215,10 +207,10 @@ static int port_forward_poll_once(struct port_forward *f)
 	for (const struct port_forward_pair *p = f->pairs; p; p = p->next)
 		for (size_t k = 0; k < 2; k++) {
 			const struct port_forward_side *s = &p->side[k];
+			short in = !s->n && !s->ended ? POLLIN : 0;
+			short out = p->side[!k].n ? POLLOUT : 0;
 
-			polls[n++] = (struct pollfd){ .fd = s->fd,
-						      .events = port_forward_side_poll_events(
-							      s, &p->side[!k]) };
+			polls[n++] = (struct pollfd){ s->fd, (short)(in | out | s->tls_events), 0 };
 			if (s->tls && client_tls_has_buffered(s->tls) && !s->n && !s->ended)
 				wait = 0;
 		}

@@ -242,17 +242,14 @@ static int session_line_read_items(struct session *s, struct session_line *l, st
 		return 0;
 	buf_clear(&l->http.body);
 	l->at = 0;
-	if (l->http.reply_complete && !l->finished && s->spec->once) {
-		l->finished = true;
+	if (!l->http.reply_complete || l->finished)
 		return 0;
-	}
-	if (l->http.reply_complete && !l->finished) {
-		s->why = (struct cay_err){};
-		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE,
-			       "the stream stopped before the end of the exec");
-		return session_line_note_break(s, l, err);
-	}
-	return 0;
+	l->finished = s->spec->once;
+	if (l->finished)
+		return 0;
+	s->why = (struct cay_err){};
+	(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped before the end of the exec");
+	return session_line_note_break(s, l, err);
 }
 
 static int session_line_receive(struct session *s, struct session_line *l, struct cay_err *err)
@@ -261,9 +258,7 @@ static int session_line_receive(struct session *s, struct session_line *l, struc
 
 	s->why = (struct cay_err){};
 	r = http_client_receive(&l->http, &s->why);
-	if (r == -EAGAIN)
-		return 0;
-	if (r < 0 && l->finished)
+	if (r == -EAGAIN || (r < 0 && l->finished))
 		return 0;
 	if (r < 0 && session_can_reconnect(r, &s->why))
 		return session_line_note_break(s, l, err);
@@ -300,16 +295,20 @@ static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 	return 0;
 }
 
+static int session_line_write_fd(const struct session_line *l)
+{
+	return l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+}
+
 /* After POLLOUT, up to PIPE_BUF bytes can be written without blocking. */
 static int session_line_write_output(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	int fd = l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
 	size_t n = l->pending_write.n;
 	ssize_t done;
 
 	if (!s->is_regular_file[l->pending_write.stream] && n > 4096)
 		n = 4096;
-	done = write(fd, l->pending_write.p, n);
+	done = write(session_line_write_fd(l), l->pending_write.p, n);
 	if (done < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (done < 0 && errno == EPIPE) {
@@ -360,15 +359,11 @@ static uint64_t session_prepare_poll(const struct session *s, struct pollfd p[st
 		if (l->broken)
 			deadline = deadline < s->retry_ns ? deadline : s->retry_ns;
 		else if (l->pending_write.n)
-			p[P_WRITE + i] =
-				(struct pollfd){ .fd = l->pending_write.stream == FRAME_STDOUT
-							       ? STDOUT_FILENO
-							       : STDERR_FILENO,
-						 .events = POLLOUT };
+			p[P_WRITE + i] = (struct pollfd){ session_line_write_fd(l), POLLOUT, 0 };
 		else
-			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd,
-							 .events = http_client_poll_events(
-								 &l->http, POLLIN) };
+			p[P_LINE + i] =
+				(struct pollfd){ l->http.fd,
+						 http_client_poll_events(&l->http, POLLIN), 0 };
 		/* poll() does not report buffered bytes */
 		if (p[P_LINE + i].fd >= 0 && http_client_has_buffered(&l->http))
 			deadline = 0;
@@ -418,18 +413,15 @@ static bool session_is_finished(const struct session *s)
 /* Mark the lines broken, so that the loop opens them at their offsets. */
 static int session_watch_existing_exec(struct session *s)
 {
-	static const struct {
-		unsigned mask;
-		enum frame_stream stream;
-	} both[] = { { OUT, FRAME_STDOUT }, { ERR, FRAME_STDERR } };
+	static const enum frame_stream both[] = { FRAME_STDOUT, FRAME_STDERR };
 
 	s->exec = s->ret->exec = s->spec->exec;
 	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
 		struct session_line *l = &s->lines[i];
 
-		l->mask = s->spec->streams & both[i].mask;
-		l->stream = frame_reader_create(both[i].mask);
-		l->stream.next[both[i].stream] = s->spec->offset;
+		l->mask = s->spec->streams & STREAM_BIT(both[i]);
+		l->stream = frame_reader_create(STREAM_BIT(both[i]));
+		l->stream.next[both[i]] = s->spec->offset;
 		l->broken = true;
 	}
 	return 0;

@@ -5,8 +5,6 @@
 
 #include "cli/print/print.h"
 
-#define MEDIA "application/octet-stream"
-
 /* -EAGAIN: nothing now; 0: end of file, or a terminal that hung up. */
 static ssize_t stdin_forward_read(char *to, size_t n)
 {
@@ -24,9 +22,7 @@ bool stdin_forward_init(struct stdin_forward *f, struct api *a)
 
 	*f = (struct stdin_forward){ .api = a, .http = HTTP_INIT };
 	if (poll(&p, 1, 0) > 0)
-		n = p.revents & POLLNVAL
-			    ? 0
-			    : stdin_forward_read(f->early_bytes, sizeof(f->early_bytes));
+		n = p.revents & POLLNVAL ? 0 : stdin_forward_read(f->early, sizeof(f->early));
 	if (n > 0)
 		f->n_early = (size_t)n;
 	return n != 0;
@@ -55,13 +51,11 @@ void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, 
 static int stdin_forward_open_request(struct stdin_forward *f, bool close, struct cay_err *err)
 {
 	struct exec_stdin_query query = { .close = close };
-	struct api_call c = {
-		.op = OP_EXEC_STDIN,
-		.ids = { f->sandbox, f->exec },
-		.query = &query,
-		.content_type = MEDIA,
-		.body_length = close ? 0 : HTTP_CLIENT_CHUNKED,
-	};
+	struct api_call c = { .op = OP_EXEC_STDIN,
+			      .ids = { f->sandbox, f->exec },
+			      .query = &query,
+			      .content_type = "application/octet-stream",
+			      .body_length = close ? 0 : HTTP_CLIENT_CHUNKED };
 
 	f->in_body = 0;
 	return api_call_open(f->api, &c, &f->http, err);
@@ -75,9 +69,7 @@ static int stdin_forward_queue(struct stdin_forward *f, const char *p, size_t n,
 	if (r < 0)
 		return r;
 	f->in_body += n;
-	if (http_client_queue_chunk(&f->http, p, n) < 0)
-		return cay_no_memory(err);
-	return 0;
+	return http_client_queue_chunk(&f->http, p, n) < 0 ? cay_no_memory(err) : 0;
 }
 
 /* Only the reply is missing then. */
@@ -100,7 +92,7 @@ static int stdin_forward_read_piece(struct stdin_forward *f, struct cay_err *err
 {
 	char piece[STDIN_FORWARD_PIECE];
 	ssize_t n = (ssize_t)f->n_early;
-	const char *p = f->early_bytes;
+	const char *p = f->early;
 	int r;
 
 	if (!n) {

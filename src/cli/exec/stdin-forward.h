@@ -31,7 +31,7 @@ struct stdin_forward {
 	uint64_t in_body;        /* bytes of this request */
 	bool eof;
 	size_t n_early; /* read before the command was started */
-	char early_bytes[STDIN_FORWARD_PIECE];
+	char early[STDIN_FORWARD_PIECE];
 };
 
 /* Check standard input without blocking: false if it is at its end or closed. */
