@@ -17,7 +17,7 @@ static const struct json_limits reply_limits = { .bytes = REPLY_MAX,
 						 .values = 400000 };
 
 /* When a reply must have begun.  A larger --timeout than the operation's own counts. */
-static uint64_t api_reply_timeout_ms(const struct api *a, enum op_id op)
+static uint64_t api_reply_ms(const struct api *a, enum op_id op)
 {
 	uint64_t ms = op_deadline_ms(&ops[op], false);
 
@@ -28,7 +28,7 @@ uint64_t api_reply_deadline(const struct api *a, enum op_id op)
 {
 	return ops[op].deadline_s == OP_NO_DEADLINE
 		       ? UINT64_MAX
-		       : clk_boot_ns(&clk_system) + api_reply_timeout_ms(a, op) * NS_PER_MS;
+		       : clk_boot_ns(&clk_system) + api_reply_ms(a, op) * NS_PER_MS;
 }
 
 void api_hint_set(struct api *a, const char *hint)
@@ -206,11 +206,11 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 	return 0;
 }
 
-static int api_check_wait_result(const struct api *a, enum op_id op, int r, struct cay_err *err)
+static int api_check_wait(const struct api *a, enum op_id op, int r, struct cay_err *err)
 {
 	if (r == -ETIMEDOUT)
 		return cay_fail(err, CAY_E_TIMEOUT, "%s: no reply in %llu s", ops[op].name,
-				(unsigned long long)((api_reply_timeout_ms(a, op) + 999) / 1000));
+				(unsigned long long)((api_reply_ms(a, op) + 999) / 1000));
 	if (r == -EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s: interrupted", ops[op].name);
 	return r < 0 ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s", ops[op].name) : 0;
@@ -227,8 +227,7 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		/* a peer that stopped reading may have sent a reply */
 		if (r == -EPIPE || r == -ECONNRESET)
 			h->sent = h->out.len;
-		r = api_check_wait_result(a, op, http_client_wait(h, events, deadline, &a->intr),
-					  err);
+		r = api_check_wait(a, op, http_client_wait(h, events, deadline, &a->intr), err);
 		if (r < 0)
 			return r;
 		r = http_client_receive(h, err);
@@ -241,14 +240,12 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 	return 0;
 }
 
-static int api_receive_body(struct api *a, enum op_id op, struct http_client *h,
-			    struct cay_err *err)
+static int api_read_body(struct api *a, enum op_id op, struct http_client *h, struct cay_err *err)
 {
 	uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
 
 	while (!h->reply_complete) {
-		int r = api_check_wait_result(a, op,
-					      http_client_wait(h, POLLIN, deadline, &a->intr), err);
+		int r = api_check_wait(a, op, http_client_wait(h, POLLIN, deadline, &a->intr), err);
 
 		if (r < 0)
 			return r;
@@ -283,7 +280,7 @@ int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *r
 	struct cay_err why = {};
 	struct slice body;
 	bool accepted;
-	int r = api_receive_body(a, op, h, err);
+	int r = api_read_body(a, op, h, err);
 
 	if (r < 0)
 		return r;

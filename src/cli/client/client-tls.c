@@ -30,7 +30,7 @@ static const struct {
 	int code;
 	enum client_tls_failure why;
 	const char *text;
-} client_tls_refusals[] = {
+} refusals[] = {
 	{ X509_V_ERR_CERT_HAS_EXPIRED, CLIENT_TLS_EXPIRED, "expired on" },
 	{ X509_V_ERR_CERT_NOT_YET_VALID, CLIENT_TLS_NOT_YET_VALID, "is not valid before" },
 	{ X509_V_ERR_HOSTNAME_MISMATCH, CLIENT_TLS_WRONG_HOST, "is not for it, but for" },
@@ -254,13 +254,13 @@ static int client_tls_map_result(struct client_tls *s, int r)
 static int client_tls_fail_certificate(const struct client_tls *s, long code,
 				       enum client_tls_failure *ret_why, struct cay_err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(client_tls_refusals); i++) {
-		if (client_tls_refusals[i].code != code)
+	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+		if (refusals[i].code != code)
 			continue;
-		*ret_why = client_tls_refusals[i].why;
-		if (client_tls_refusals[i].text)
+		*ret_why = refusals[i].why;
+		if (refusals[i].text)
 			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
-					client_tls_refusals[i].text, s->detail);
+					refusals[i].text, s->detail);
 		return cay_fail(err, CAY_E_FORBIDDEN,
 				"the certificate of %s is not signed by a CA %s%s", s->at,
 				s->trust->ca[0] ? "in " : "this machine trusts", s->trust->ca);
@@ -292,8 +292,7 @@ static int client_tls_explain_failure(const struct client_tls *s, enum client_tl
 			ERR_reason_error_string(e));
 }
 
-int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
-			 struct cay_err *err)
+int client_tls_handshake(struct client_tls *s, enum client_tls_failure *why, struct cay_err *err)
 {
 	int r;
 
@@ -304,7 +303,7 @@ int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
 	r = client_tls_map_result(s, r);
 	if (r == -EAGAIN)
 		return r;
-	r = client_tls_explain_failure(s, ret_why, err);
+	r = client_tls_explain_failure(s, why, err);
 	ERR_clear_error();
 	return r;
 }

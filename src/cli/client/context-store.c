@@ -13,8 +13,7 @@
 
 typedef char file_name[CONTEXT_NAME_MAX + sizeof(SUFFIX)];
 
-int xdg_dir_format(const char *variable, const char *below_home, struct buf *ret,
-		   struct cay_err *err)
+int xdg_dir_format(const char *variable, const char *below, struct buf *ret, struct cay_err *err)
 {
 	const char *xdg = getenv(variable), *home = getenv("HOME");
 	int r;
@@ -23,11 +22,10 @@ int xdg_dir_format(const char *variable, const char *below_home, struct buf *ret
 	if (xdg && xdg[0] == '/')
 		r = buf_printf(ret, "%s/cay", xdg);
 	else if (home && home[0] == '/')
-		r = buf_printf(ret, "%s/%s/cay", home, below_home);
+		r = buf_printf(ret, "%s/%s/cay", home, below);
 	else
 		return 1;
-	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/%s/cay is too long", below_home)
-		     : 0;
+	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/%s/cay is too long", below) : 0;
 }
 
 int xdg_dir_create(struct buf *path, struct cay_err *err)

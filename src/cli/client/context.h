@@ -43,8 +43,8 @@ void context_wipe(struct context *c);
 [[nodiscard]] int context_parse(struct slice text, struct context *ret, struct cay_err *err);
 [[nodiscard]] int context_format(const struct context *c, struct buf *out);
 
-/* Append the path $VARIABLE/cay, or ~/BELOW_HOME/cay.  1 when neither variable is set. */
-[[nodiscard]] int xdg_dir_format(const char *variable, const char *below_home, struct buf *ret,
+/* Append the path $VARIABLE/cay, or ~/BELOW/cay.  1 when neither variable is set. */
+[[nodiscard]] int xdg_dir_format(const char *variable, const char *below, struct buf *ret,
 				 struct cay_err *err);
 /* Create the missing directories of the path. */
 [[nodiscard]] int xdg_dir_create(struct buf *path, struct cay_err *err);

@@ -2,7 +2,6 @@
 #include "cli/client/http-client.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #define KEPT(m) offsetof(struct http_client_headers, m), sizeof((struct http_client_headers){}.m)
 
@@ -10,7 +9,7 @@
 static const struct {
 	const char *name;
 	size_t offset, size;
-} http_client_kept_headers[] = {
+} kept_headers[] = {
 	{ "content-type", KEPT(type) },
 	{ "cay-exec", KEPT(exec) },
 	{ "sec-websocket-accept", KEPT(accept) },
@@ -37,15 +36,14 @@ static int http_client_take_head(struct http_client *h, struct cay_err *err)
 	for (size_t i = 0; i < head->n_headers; i++) {
 		struct slice value = head->headers[i].value;
 
-		for (size_t k = 0; k < ARRAY_SIZE(http_client_kept_headers); k++) {
-			char *to = (char *)&h->reply_headers + http_client_kept_headers[k].offset;
+		for (size_t k = 0; k < ARRAY_SIZE(kept_headers); k++) {
+			char *to = (char *)&h->reply_headers + kept_headers[k].offset;
 
-			if (!http_equals_nocase(head->headers[i].name,
-						http_client_kept_headers[k].name))
+			if (!http_equals_nocase(head->headers[i].name, kept_headers[k].name))
 				continue;
 			if (to[0])
 				return http_client_fail_invalid("a header is repeated", err);
-			if (value.n >= http_client_kept_headers[k].size)
+			if (value.n >= kept_headers[k].size)
 				return http_client_fail_invalid("a header is too long", err);
 			memcpy(to, value.p, value.n);
 		}
@@ -143,32 +141,10 @@ int http_client_queue_chunk(struct http_client *h, const void *p, size_t n)
 	return r < 0 ? r : buf_puts(&h->out, "\r\n");
 }
 
-static ssize_t http_client_send_bytes(struct http_client *h, const void *p, size_t n)
-{
-	ssize_t done;
-
-	if (h->tls)
-		return client_tls_write(h->tls, p, n);
-	do
-		done = send(h->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	while (done < 0 && errno == EINTR);
-	return done < 0 ? -errno : done;
-}
-
-static ssize_t http_client_receive_bytes(struct http_client *h, void *p, size_t n)
-{
-	ssize_t got;
-
-	if (h->tls)
-		return client_tls_read(h->tls, p, n);
-	got = recv(h->fd, p, n, MSG_DONTWAIT);
-	return got < 0 ? (errno == EINTR ? -EAGAIN : -errno) : got;
-}
-
 int http_client_flush(struct http_client *h)
 {
 	while (http_client_has_unsent(h)) {
-		ssize_t n = http_client_send_bytes(h, h->out.data + h->sent, h->out.len - h->sent);
+		ssize_t n = dial_write(h->fd, h->tls, h->out.data + h->sent, h->out.len - h->sent);
 
 		if (n < 0)
 			return (int)n;
@@ -212,7 +188,7 @@ static int http_client_parse(struct http_client *h, struct slice in, struct cay_
 int http_client_receive(struct http_client *h, struct cay_err *err)
 {
 	char piece[HTTP_PIECE];
-	ssize_t n = http_client_receive_bytes(h, piece, sizeof(piece));
+	ssize_t n = dial_read(h->fd, h->tls, piece, sizeof(piece));
 
 	if (n == -EAGAIN)
 		return -EAGAIN;

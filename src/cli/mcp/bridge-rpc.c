@@ -12,7 +12,7 @@ static const struct json_limits rpc_limits = { .bytes = RPC_MAX, .depth = 64, .v
 /* The member of params that the Mcp-Name header repeats. */
 static const struct {
 	const char *method, *member;
-} bridge_rpc_name_members[] = {
+} name_members[] = {
 	{ "tools/call", "name" },  { "prompts/get", "name" },    { "resources/read", "uri" },
 	{ "tasks/get", "taskId" }, { "tasks/update", "taskId" }, { "tasks/cancel", "taskId" },
 };
@@ -85,10 +85,9 @@ static int bridge_rpc_add_header(struct buf *out, const char *name, const char *
 
 static const char *bridge_rpc_find_name(const struct bridge_rpc *m, const json_t *params)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(bridge_rpc_name_members); i++)
-		if (str_eq(m->method, bridge_rpc_name_members[i].method))
-			return json_string_value(
-				json_object_get(params, bridge_rpc_name_members[i].member));
+	for (size_t i = 0; i < ARRAY_SIZE(name_members); i++)
+		if (str_eq(m->method, name_members[i].method))
+			return json_string_value(json_object_get(params, name_members[i].member));
 	return NULL;
 }
 

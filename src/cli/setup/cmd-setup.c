@@ -43,14 +43,14 @@ static const struct {
 	[SETUP_SKIPPED] = { "left", "" },
 };
 
-/* The image's name goes between the two, if there are two. */
+/* The image's name goes between the two, unless the second is empty. */
 static const struct {
 	const char *before, *after;
 } next_steps[] = {
 	{ "cay run ", " -- uname -a" },
 	{ "cay create --name demo ", " && cay shell demo" },
 	{ "cay create --name web ", " && cay token web    # for a program, over localhost:7070" },
-	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
+	{ "cay mcp config claude    # for an agent; also cursor, vscode", "" },
 };
 
 int setup_report(struct setup *s, int ret, const char *fmt, ...)
@@ -112,9 +112,8 @@ static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_er
 		return 0;
 	*asked = true;
 	if (!isatty(STDIN_FILENO)) {
-		api_hint_set(
-			&s->cli->api,
-			"use 'cay setup --yes' to proceed, 'cay setup --check' to change nothing");
+		api_hint_set(s->api, "use 'cay setup --yes' to proceed, 'cay setup --check' to "
+				     "change nothing");
 		return cay_fail(err, CAY_E_INVALID, "setup: cannot ask for confirmation");
 	}
 	if (fd_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
@@ -175,19 +174,11 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 	return r;
 }
 
-static int cmd_setup_format_next_step(const struct setup *s, size_t i, struct buf *to)
-{
-	int r = buf_puts(to, next_steps[i].before);
-
-	if (r < 0 || !next_steps[i].after)
-		return r;
-	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].after);
-}
-
 static int cmd_setup_print_commands(struct setup_printer *t, const struct setup *s, bool ok,
 				    struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
+	const char *image = s->image ? s->image : SETUP_IMAGE;
 	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start_commands;
 	int r = 0;
 
@@ -200,7 +191,8 @@ static int cmd_setup_print_commands(struct setup_printer *t, const struct setup 
 		auto_buf line = BUF_INIT(KIB(1));
 
 		if (ok)
-			r = cmd_setup_format_next_step(s, i, &line);
+			r = buf_printf(&line, "%s%s%s", next_steps[i].before,
+				       next_steps[i].after[0] ? image : "", next_steps[i].after);
 		else
 			r = buf_puts(&line, s->start_commands[i]);
 		if (r >= 0 && t->as_json)
@@ -236,9 +228,11 @@ static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words
 			 struct cay_err *err)
 {
 	const struct setup_args *a = args;
-	struct setup s = {
-		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
-	};
+	struct setup s = { .cli = c,
+			   .api = &c->api,
+			   .source = a->image,
+			   .check = a->check,
+			   .found = BUF_INIT(SETUP_FOUND_MAX) };
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
 				   .as_json = c->global.json,
 				   .colour = !c->global.json && print_wants_colour(STDOUT_FILENO) };

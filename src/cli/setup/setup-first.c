@@ -23,9 +23,9 @@ int setup_image_check(struct setup *s, struct cay_err *err)
 	int r;
 
 	s->image = NULL;
-	r = api_list_each(&s->cli->api, OP_IMAGE_LIST, NULL, setup_image_pick_first, s, &why);
+	r = api_list_each(s->api, OP_IMAGE_LIST, NULL, setup_image_pick_first, s, &why);
 	if (r < 0 && s->check) {
-		s->cli->api.hint[0] = 0;
+		s->api->hint[0] = 0;
 		return setup_report(s, 0, "not known until cayd runs");
 	}
 	if (r < 0) {
@@ -89,7 +89,7 @@ int setup_image_apply(struct setup *s, struct cay_err *err)
 	if (stat(s->source, &st) == 0)
 		r = image_import_send(s->cli, s->source, name, &made, err);
 	else
-		r = pull_progress_call(&s->cli->api, &pull, s->source, &made, err);
+		r = pull_progress_call(s->api, &pull, s->source, &made, err);
 	if (r < 0)
 		return r;
 	s->image = name;
@@ -111,7 +111,7 @@ static int setup_sandbox_run_true(struct setup *s, const struct id *id, struct c
 		.request = { .has_argv = true, .argv = { argv, 1 } },
 		.discard = true,
 	};
-	int r = session_run(&s->cli->api, &spec, &result, err);
+	int r = session_run(s->api, &spec, &result, err);
 
 	if (r >= 0 && (result.quit || result.end.reason != END_EXIT || result.end.exit_code))
 		return cay_fail(err, CAY_E_MISBEHAVED, "'/bin/true' failed in the sandbox");
@@ -129,14 +129,14 @@ int setup_sandbox_apply(struct setup *s, struct cay_err *err)
 
 	create_request_init(&request);
 	create_request_mark_given(&request);
-	r = api_call(&s->cli->api, &create, &made, err);
+	r = api_call(s->api, &create, &made, err);
 	if (r < 0)
 		return r;
 	t1 = clk_boot_ns(&clk_system);
 	r = setup_sandbox_run_true(s, &made.id, err);
 	t2 = clk_boot_ns(&clk_system);
 	removal = (struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { made.id } };
-	removed = api_call(&s->cli->api, &removal, &(struct sandbox_info){}, &gone);
+	removed = api_call(s->api, &removal, &(struct sandbox_info){}, &gone);
 	if (r >= 0 && removed < 0) {
 		*err = gone;
 		return removed;

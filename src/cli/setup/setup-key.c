@@ -85,7 +85,7 @@ static const char *setup_edge_url_format(struct setup *s)
 
 int setup_key_check(struct setup *s, struct cay_err *)
 {
-	auto_buf file = BUF_INIT(4200);
+	auto_buf path = BUF_INIT(4200);
 	struct sudo_caller who;
 
 	if (sudo_caller_find(&who) && setup_edge_url_format(s)) {
@@ -94,10 +94,10 @@ int setup_key_check(struct setup *s, struct cay_err *)
 					    who.name);
 		return setup_report(s, 1, "%s has the context '" SETUP_CONTEXT "'", who.name);
 	}
-	if (buf_printf(&file, "%s/db/operator.key", s->cli->settings.state_dir) >= 0 &&
-	    access(buf_str(&file), F_OK) == 0)
+	if (buf_printf(&path, "%s/db/operator.key", s->cli->settings.state_dir) >= 0 &&
+	    access(buf_str(&path), F_OK) == 0)
 		return setup_report(s, 1, "root needs none; the operator key is %s",
-				    buf_str(&file));
+				    buf_str(&path));
 	return setup_report(s, 1, "root needs none; create others with 'cay key create'");
 }
 
@@ -129,7 +129,7 @@ static void setup_key_revoke_unused(struct setup *s, const struct sudo_caller *w
 
 	if (sudo_caller_has_context(s, who))
 		return;
-	if (api_call(&s->cli->api, &(struct api_call){ .op = OP_KEY_REVOKE, .ids = { key->id } },
+	if (api_call(s->api, &(struct api_call){ .op = OP_KEY_REVOKE, .ids = { key->id } },
 		     &(struct key_info){}, &why) < 0)
 		(void)cay_err_wrap(err, 0, "run 'cay key revoke %s', which failed: %s", key->prefix,
 				   why.msg);
@@ -149,9 +149,9 @@ int setup_key_apply(struct setup *s, struct cay_err *err)
 	if (r >= 0) /* the user's key will be sent to that port */
 		r = port_owner_check_trusted(url.port, err);
 	if (r >= 0)
-		r = api_find_tenant(&s->cli->api, "default", &request.tenant, err);
+		r = api_find_tenant(s->api, "default", &request.tenant, err);
 	if (r >= 0)
-		r = api_call(&s->cli->api, &create, &made, err);
+		r = api_call(s->api, &create, &made, err);
 	if (r < 0)
 		return r;
 	r = setup_key_hand_over(s, &who, made.secret, err);

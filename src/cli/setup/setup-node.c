@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * setup-node - check the machine; create users and settings, start daemons
- */
+/* setup-node - check the machine; create users and settings, start daemons */
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
@@ -15,13 +13,14 @@
 
 #define CONF_DIR "/etc/cay"
 #define CONF_NAME "cay.conf"
+#define CONF_PATH CONF_DIR "/" CONF_NAME
 #define UP_MS 60000
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
 	if (geteuid() == 0)
 		return setup_report(s, 1, "yes");
-	api_hint_set(&s->cli->api, "sudo cay setup");
+	api_hint_set(s->api, "sudo cay setup");
 	return cay_fail(err, CAY_E_FORBIDDEN, "setup must run as root");
 }
 
@@ -55,16 +54,16 @@ static int setup_machine_run_checks(struct setup *s, const struct doctor_check *
 int setup_machine_check(struct setup *s, struct cay_err *err)
 {
 	unsigned count[VERDICT_NUM] = {};
-	uint64_t timeout = s->cli->api.timeout_ms;
+	uint64_t timeout = s->api->timeout_ms;
 	int r;
 
-	s->cli->api.timeout_ms = 1000; /* do not wait for a daemon that hangs */
+	s->api->timeout_ms = 1000; /* do not wait for a daemon that hangs */
 	r = setup_machine_run_checks(s, doctor_kernel, count, err);
 	if (r >= 0)
 		r = setup_machine_run_checks(s, doctor_host, count, err);
-	s->cli->api.timeout_ms = timeout;
+	s->api->timeout_ms = timeout;
 	if (r < 0) {
-		api_hint_set(&s->cli->api, "run 'cay doctor' for the full list");
+		api_hint_set(s->api, "run 'cay doctor' for the full list");
 		return r;
 	}
 	return setup_report(s, 1, "%u checks passed%s", count[VERDICT_OK],
@@ -72,7 +71,7 @@ int setup_machine_check(struct setup *s, struct cay_err *err)
 }
 
 /* A numeric user needs no entry. */
-static bool setup_user_is_there(const char *user)
+static bool setup_user_exists(const char *user)
 {
 	return ascii_is_digit(user[0]) ||
 	       getpwnam(user); /* NOLINT(concurrency-mt-unsafe): no threads */
@@ -91,7 +90,7 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
-		if (!setup_user_is_there(setup_user_name(s, i)))
+		if (!setup_user_exists(setup_user_name(s, i)))
 			return setup_report(s, 0, "no user %s", setup_user_name(s, i));
 		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
 			return cay_no_memory(err);
@@ -108,8 +107,7 @@ static int setup_program_fail(const char *what, const struct buf *said, struct c
 			line.p);
 }
 
-static int setup_user_create(struct setup *s, const char *name, const char *home,
-			     struct cay_err *err)
+static int setup_user_add(struct setup *s, const char *name, const char *home, struct cay_err *err)
 {
 	const char *const argv[] = {
 		"useradd",          "--system", "--user-group",      "--home-dir", home,
@@ -129,9 +127,9 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(users); i++) {
 		const char *home = users[i] ? "/nonexistent" : s->cli->settings.state_dir;
 
-		if (setup_user_is_there(setup_user_name(s, i)))
+		if (setup_user_exists(setup_user_name(s, i)))
 			continue;
-		r = setup_user_create(s, setup_user_name(s, i), home, err);
+		r = setup_user_add(s, setup_user_name(s, i), home, err);
 		if (r >= 0 &&
 		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
 			r = cay_no_memory(err);
@@ -142,10 +140,9 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 /* An unreadable file has ended cay before this step. */
 int setup_config_check(struct setup *s, struct cay_err *)
 {
-	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
+	bool there = access(CONF_PATH, F_OK) == 0;
 
-	return setup_report(s, there,
-			    there ? CONF_DIR "/" CONF_NAME : "no " CONF_DIR "/" CONF_NAME);
+	return setup_report(s, there, there ? CONF_PATH : "no " CONF_PATH);
 }
 
 int setup_config_apply(struct setup *s, struct cay_err *err)
@@ -161,18 +158,18 @@ int setup_config_apply(struct setup *s, struct cay_err *err)
 	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
-	return setup_report(s, 0, "wrote " CONF_DIR "/" CONF_NAME " with the defaults as comments");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_PATH);
+	return setup_report(s, 0, "wrote " CONF_PATH " with the defaults as comments");
 }
 
 static int setup_daemon_query_health(struct setup *s, struct health *ret, struct cay_err *err)
 {
-	uint64_t timeout = s->cli->api.timeout_ms;
+	uint64_t timeout = s->api->timeout_ms;
 	int r;
 
-	s->cli->api.timeout_ms = 5000;
-	r = api_call(&s->cli->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, ret, err);
-	s->cli->api.timeout_ms = timeout;
+	s->api->timeout_ms = 5000;
+	r = api_call(s->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, ret, err);
+	s->api->timeout_ms = timeout;
 	return r;
 }
 
@@ -182,11 +179,10 @@ int setup_daemons_check(struct setup *s, struct cay_err *)
 	struct cay_err why = {};
 
 	if (setup_daemon_query_health(s, &health, &why) < 0) {
-		s->cli->api.hint[0] = 0;
+		s->api->hint[0] = 0;
 		return setup_report(s, 0, "cayd is not running");
 	}
-	return setup_report(s, 1, "cayd %s is running at %s", health.version,
-			    s->cli->api.dial.socket);
+	return setup_report(s, 1, "cayd %s is running at %s", health.version, s->api->dial.socket);
 }
 
 /* The installed units of packaging/systemd. */
@@ -276,14 +272,14 @@ static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 		struct cay_err why = {};
 
 		r = setup_daemon_query_health(s, &health, &why);
-		s->cli->api.hint[0] = 0;
+		s->api->hint[0] = 0;
 		if (r >= 0 || clk_boot_ns(&clk_system) > deadline)
 			break;
 		(void)poll(NULL, 0, 200);
 	}
 	if (r >= 0)
 		return 0;
-	api_hint_set(&s->cli->api, "see 'journalctl -u cayd -u cay-keeper'");
+	api_hint_set(s->api, "see 'journalctl -u cayd -u cay-keeper'");
 	return cay_fail(err, CAY_E_UNAVAILABLE,
 			"the daemons were started, but cayd does not respond");
 }
@@ -299,15 +295,14 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 	if (r < 0 || !S_ISDIR(st.st_mode) || !n) {
 		if (setup_start_commands_list(s) < 0)
 			return cay_no_memory(err);
-		api_hint_set(&s->cli->api,
-			     "start them with these commands, then run 'cay setup' again");
+		api_hint_set(s->api, "start them with these commands, then run 'cay setup' again");
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and the daemons are not running",
 				n ? "systemd is not running"
 				  : "the systemd units are not installed");
 	}
 	r = run_program_to_end(&s->cli->arena, argv, NULL, 120000, &out, err);
 	if (r > 0) {
-		api_hint_set(&s->cli->api, "see 'systemctl status cayd cay-keeper'");
+		api_hint_set(s->api, "see 'systemctl status cayd cay-keeper'");
 		return setup_program_fail("systemctl enable", &out, err);
 	}
 	if (r >= 0)

@@ -82,7 +82,7 @@ static int setup_pack_add_extras(struct setup_packer *k, struct cay_err *err)
 }
 
 /* "/lib/x" becomes "usr/lib/x": lib is a link, see extras. */
-static const char *setup_pack_path_in_image(struct arena *arena, const char *path)
+static const char *setup_pack_path(struct arena *arena, const char *path)
 {
 	auto_buf name = BUF_INIT(4097);
 	bool whole = strncmp(path, "/usr/", 5) == 0;
@@ -92,8 +92,7 @@ static const char *setup_pack_path_in_image(struct arena *arena, const char *pat
 	return arena_strndup(arena, buf_str(&name), name.len);
 }
 
-static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
-				  struct cay_err *err)
+static int setup_pack_add_bytes(struct setup_packer *k, int fd, uint64_t left, struct cay_err *err)
 {
 	char piece[KIB(64)];
 	int r = 0;
@@ -112,7 +111,7 @@ static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
 /* Add a file once.  1: it is missing or not suitable. */
 static int setup_pack_add_file(struct setup_packer *k, const char *path, struct cay_err *err)
 {
-	const char *name = setup_pack_path_in_image(k->arena, path);
+	const char *name = setup_pack_path(k->arena, path);
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct tar_entry e;
 	struct stat st;
@@ -127,10 +126,9 @@ static int setup_pack_add_file(struct setup_packer *k, const char *path, struct 
 		if (str_eq(k->seen[i], name))
 			return 0;
 	k->seen[k->n_seen++] = name;
-	e = (struct tar_entry){ TAR_FILE, .name = name, .mode = 0755,
-				.size = (uint64_t)st.st_size };
+	e = (struct tar_entry){ TAR_FILE, name, .mode = 0755, .size = (uint64_t)st.st_size };
 	r = tar_write_entry(&k->tar, &e, err);
-	return r < 0 ? r : setup_pack_add_content(k, fd, e.size, err);
+	return r < 0 ? r : setup_pack_add_bytes(k, fd, e.size, err);
 }
 
 /* Each library of "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)". */

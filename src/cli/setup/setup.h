@@ -26,6 +26,7 @@ enum setup_state {
 
 struct setup {
 	struct cli *cli;
+	struct api *api;    /* of cli */
 	const char *source; /* of the first image: a path or a reference; NULL: this machine */
 	bool check;
 	struct buf found;  /* report of this step; not escaped yet */
