@@ -52,13 +52,6 @@ static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
-/* Control misbehaving usually means that cay and cayd have different versions. */
-static void api_hint_version_mismatch(struct api *a, enum op_id op, const struct cay_err *err)
-{
-	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
-		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
-}
-
 /* "{port}": a value of the caller, not an id. */
 static bool api_path_part_is_name(struct slice part)
 {
@@ -314,8 +307,10 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 		r = api_call_receive_head(a, c->op, &h, err);
 	if (r >= 0)
 		r = api_call_finish(a, c->op, &h, ret, err);
-	if (r < 0)
-		api_hint_version_mismatch(a, c->op, err);
+	/* control misbehaving usually means that cay and cayd have different versions */
+	if (r < 0 && err->code == CAY_E_MISBEHAVED && ops[c->op].where == WHERE_CONTROL &&
+	    !a->hint[0])
+		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
 	return r;
 }
 

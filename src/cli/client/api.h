@@ -47,7 +47,6 @@ struct api_call {
  * decoded into *ret (the row's response struct; NULL: skip it). */
 [[nodiscard]] int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *ret,
 				  struct cay_err *err);
-/* Open, receive and finish. */
 [[nodiscard]] int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err);
 /* Send a call with c->upgrade and wait until h speaks that protocol. */
 [[nodiscard]] int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,

@@ -128,9 +128,7 @@ static SSL_CTX *client_tls_create_ctx(void)
 	static const unsigned char protocols[] = "\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 
-	if (!ctx)
-		return NULL;
-	if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
+	if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
 	    SSL_CTX_set_alpn_protos(ctx, protocols, sizeof(protocols) - 1) != 0) {
 		SSL_CTX_free(ctx);
@@ -167,7 +165,7 @@ static int client_tls_check_ca(const char *ca, struct cay_err *err)
 int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struct cay_err *err)
 {
 	struct client_tls_trust *t = calloc(1, sizeof(*t));
-	int r;
+	int r = 0;
 
 	if (!t)
 		return cay_no_memory(err);
@@ -176,11 +174,9 @@ int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struc
 		r = cay_no_memory(err);
 	else if (ca[0] && client_tls_check_ca(ca, err) < 0)
 		r = -EINVAL;
-	else
-		r = (ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
-			   : SSL_CTX_set_default_verify_paths(t->ctx)) == 1
-			    ? 0
-			    : client_tls_fail_ca(ca, err);
+	else if ((ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
+			: SSL_CTX_set_default_verify_paths(t->ctx)) != 1)
+		r = client_tls_fail_ca(ca, err);
 	if (r < 0) {
 		client_tls_trust_free(t);
 		return r;

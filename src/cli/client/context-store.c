@@ -226,7 +226,6 @@ int context_save(const struct context *c, bool replace, struct cay_err *err)
 	return r;
 }
 
-/* Remove a file if it exists. */
 static int context_file_remove(const char *file, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);

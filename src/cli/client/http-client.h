@@ -64,7 +64,6 @@ struct http_client_request {
 	uint64_t body_length;              /* bytes, or a constant above */
 };
 
-/* Queue a request's head. */
 [[nodiscard]] int http_client_queue_request(struct http_client *h,
 					    const struct http_client_request *ask);
 /* Queue a chunk; n = 0 ends the body. */

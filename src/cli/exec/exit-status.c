@@ -6,8 +6,7 @@
 #include "cli/print/list.h"
 #include "cli/print/print.h"
 
-/* Reasons outside the command use the numbers of timeout(1) and the shell where there is
- * one. */
+/* Reasons outside the command use the numbers of timeout(1) and the shell where there is one. */
 static const int exit_status_of_reason[END_NUM_REASONS] = {
 	[END_TIMEOUT] = 124, [END_OOM] = 128 + SIGKILL, [END_KILLED] = 128 + SIGKILL,
 	[END_TTL] = 124,     [END_IDLE] = 124,          [END_QUOTA] = 125,

@@ -460,7 +460,7 @@ int session_run(struct api *a, const struct session_spec *spec, struct session_r
 		ret->quit = 128 + a->intr.signo;
 		r = 0;
 	}
-	stdin_forward_fini(&s.input);
+	http_client_fini(&s.input.http);
 	for (size_t i = 0; i < ARRAY_SIZE(s.lines); i++)
 		http_client_fini(&s.lines[i].http);
 	return r;

@@ -35,11 +35,6 @@ void stdin_forward_start(struct stdin_forward *f, const struct id *sandbox, cons
 	f->state = STDIN_READ;
 }
 
-void stdin_forward_fini(struct stdin_forward *f)
-{
-	http_client_fini(&f->http);
-}
-
 void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, short *ret_http)
 {
 	bool sending = http_client_has_unsent(&f->http);
@@ -71,7 +66,6 @@ static int stdin_forward_add(struct stdin_forward *f, const char *p, size_t n, s
 	return http_client_queue_chunk(&f->http, p, n) < 0 ? cay_no_memory(err) : 0;
 }
 
-/* Only the reply is missing then. */
 static int stdin_forward_end_body(struct stdin_forward *f, struct cay_err *err)
 {
 	f->state = STDIN_REPLY;

@@ -33,7 +33,6 @@ struct stdin_forward {
 [[nodiscard]] bool stdin_forward_init(struct stdin_forward *f, struct api *a);
 /* Call once the command runs. */
 void stdin_forward_start(struct stdin_forward *f, const struct id *sandbox, const struct id *exec);
-void stdin_forward_fini(struct stdin_forward *f);
 /* The events to poll standard input and f->http.fd for. */
 void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, short *ret_http);
 /* Send and receive what is possible without blocking. */

@@ -21,6 +21,5 @@ struct secret_file {
 [[nodiscard]] int secret_file_write(const struct secret_file *to, const char *secret,
 				    struct cay_err *err);
 void secret_file_close(struct secret_file *to);
-/* Print one line on standard output, escaped. */
 [[nodiscard]] int print_line_escaped(const char *text, struct cay_err *err);
 #endif

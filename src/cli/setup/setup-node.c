@@ -126,12 +126,12 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(users); i++) {
 		const char *home = users[i] ? "/nonexistent" : s->cli->settings.state_dir;
+		const char *user = setup_user_name(s, i);
 
-		if (setup_user_exists(setup_user_name(s, i)))
+		if (setup_user_exists(user))
 			continue;
-		r = setup_user_add(s, setup_user_name(s, i), home, err);
-		if (r >= 0 &&
-		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
+		r = setup_user_add(s, user, home, err);
+		if (r >= 0 && buf_printf(&list, "%s%s", list.len ? ", " : "", user) < 0)
 			r = cay_no_memory(err);
 	}
 	return r < 0 ? r : setup_report(s, 0, "created %s", buf_str(&list));

@@ -4,9 +4,8 @@
 /*
  * setup - from an installed package to a sandbox, one row a step
  *
- * A step checks first and changes only what is missing, so setup can be run again and
- * continues where it stopped.  Each step reports one line.  Steps after one that failed are
- * skipped.
+ * A step checks first and changes only what is missing, so setup can be run again and continues
+ * where it stopped.  Each step reports one line.  Steps after one that failed are skipped.
  */
 #include "cli/core/command.h"
 
