@@ -5,7 +5,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #define SUFFIX ".group"
 #define RANDOM 12 /* letters of 32: 60 bits */
 
-static int agent_group_open_dir(struct buf *path, int *ret_fd, struct cay_err *err)
+static int agent_group_open_dir(struct buf *path, int *ret, struct cay_err *err)
 {
 	int r = xdg_dir_format("XDG_STATE_HOME", ".local/state", path, err);
 
@@ -24,9 +24,8 @@ static int agent_group_open_dir(struct buf *path, int *ret_fd, struct cay_err *e
 		r = xdg_dir_create(path, err);
 	if (r < 0)
 		return r;
-	*ret_fd = open(buf_str(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret_fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(path))
-			   : 0;
+	*ret = open(buf_str(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(path)) : 0;
 }
 
 static int agent_group_create(int dir, const char *file, char ret[static GROUP_MAX],

@@ -33,7 +33,6 @@ void doctor_check_run(struct cli *c, const struct doctor_check *row, struct doct
 	finding_set(ret, VERDICT_WARN, "could not be checked");
 }
 
-/* Parse the number at *s and move *s past it. */
 static uint64_t doctor_version_part_parse(const char **s)
 {
 	uint64_t v = 0;

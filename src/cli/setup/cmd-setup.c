@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <poll.h>
 #include <stdarg.h>
 
 #include "base/path.h"
