@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * api-find - resolve names and ids of the command line
- */
+/* api-find - resolve names and ids of the command line */
 #include <limits.h>
 #include <stdio.h>
 
@@ -15,6 +13,7 @@ struct api_match {
 	struct id id;
 	bool found;
 	bool include_ended; /* match ended sandboxes as well */
+	const struct api_find_row *row;
 };
 
 static int api_match_sandbox(void *to, const void *row)
@@ -30,19 +29,6 @@ static int api_match_sandbox(void *to, const void *row)
 		w->id = s->id;
 	w->found = true;
 	return !over;
-}
-
-static int api_match_image(void *to, const void *row)
-{
-	const struct image_info *i = row;
-	struct api_match *w = to;
-
-	if ((i->name && slice_eq(slice_of(i->name), w->name)) ||
-	    slice_eq(slice_of(i->digest), w->name)) {
-		w->id = i->id;
-		w->found = true;
-	}
-	return w->found;
 }
 
 static int api_fail_not_found(const char *what, const char *word, struct cay_err *err)
@@ -124,73 +110,66 @@ int api_find_any_sandbox(struct api *a, const char *word, struct id *ret, struct
 	return api_find_sandbox_in_state(a, word, true, ret, err);
 }
 
-static int api_match_tenant(void *to, const void *row)
-{
-	const struct tenant_info *t = row;
-	struct api_match *w = to;
+/* What is found in a list by a text of its row; each row begins with its id. */
+static const struct api_find_row {
+	enum op_id op;
+	const char *what;
+	size_t text, other; /* offsets of the texts; their pointers may be NULL */
+} api_find_rows[] = {
+	[ID_IMAGE] = { OP_IMAGE_LIST, "image", offsetof(struct image_info, name),
+		       offsetof(struct image_info, digest) },
+	[ID_TEMPLATE] = { OP_TEMPLATE_LIST, "template", offsetof(struct template_info, name),
+			  offsetof(struct template_info, name) },
+	[ID_TENANT] = { OP_TENANT_LIST, "tenant", offsetof(struct tenant_info, name),
+			offsetof(struct tenant_info, name) },
+	[ID_KEY] = { OP_KEY_LIST, "key", offsetof(struct key_info, prefix),
+		     offsetof(struct key_info, prefix) },
+};
 
-	w->found = slice_eq(slice_of(t->name), w->name);
-	w->id = t->id;
+static int api_match_row(void *to, const void *row)
+{
+	struct api_match *w = to;
+	const char *text, *other;
+
+	memcpy(&text, (const char *)row + w->row->text, sizeof(text));
+	memcpy(&other, (const char *)row + w->row->other, sizeof(other));
+	memcpy(&w->id, row, sizeof(w->id));
+	w->found = (text && slice_eq(slice_of(text), w->name)) ||
+		   (other && slice_eq(slice_of(other), w->name));
 	return w->found;
 }
 
-static int api_match_key(void *to, const void *row)
+static int api_find_in_list(struct api *a, enum id_noun noun, const char *word, struct id *ret,
+			    struct cay_err *err)
 {
-	const struct key_info *k = row;
-	struct api_match *w = to;
+	struct api_match w = { .name = slice_of(word), .row = &api_find_rows[noun] };
+	int r = id_parse(noun, w.name, ret);
 
-	w->found = slice_eq(slice_of(k->prefix), w->name);
-	w->id = k->id;
-	return w->found;
-}
-
-static int api_find_in_list(struct api *a, enum op_id op, api_each *match, const char *what,
-			    const char *word, struct id *ret, struct cay_err *err)
-{
-	struct api_match w = { .name = slice_of(word) };
-	int r = api_list_each(a, op, NULL, match, &w, err);
-
+	if (r == 0)
+		return 0;
+	r = api_list_each(a, w.row->op, NULL, api_match_row, &w, err);
 	if (r < 0)
 		return r;
 	*ret = w.id;
-	return w.found ? 0 : api_fail_not_found(what, word, err);
+	return w.found ? 0 : api_fail_not_found(w.row->what, word, err);
 }
 
 int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	if (id_parse(ID_IMAGE, slice_of(word), ret) == 0)
-		return 0;
-	return api_find_in_list(a, OP_IMAGE_LIST, api_match_image, "image", word, ret, err);
-}
-
-static int api_match_template(void *to, const void *row)
-{
-	const struct template_info *t = row;
-	struct api_match *w = to;
-
-	w->found = slice_eq(slice_of(t->name), w->name);
-	w->id = t->id;
-	return w->found;
+	return api_find_in_list(a, ID_IMAGE, word, ret, err);
 }
 
 int api_find_template(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	if (id_parse(ID_TEMPLATE, slice_of(word), ret) == 0)
-		return 0;
-	return api_find_in_list(a, OP_TEMPLATE_LIST, api_match_template, "template", word, ret,
-				err);
+	return api_find_in_list(a, ID_TEMPLATE, word, ret, err);
 }
 
 int api_find_tenant(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	if (id_parse(ID_TENANT, slice_of(word), ret) == 0)
-		return 0;
-	return api_find_in_list(a, OP_TENANT_LIST, api_match_tenant, "tenant", word, ret, err);
+	return api_find_in_list(a, ID_TENANT, word, ret, err);
 }
 
 int api_find_key(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	if (id_parse(ID_KEY, slice_of(word), ret) == 0)
-		return 0;
-	return api_find_in_list(a, OP_KEY_LIST, api_match_key, "key", word, ret, err);
+	return api_find_in_list(a, ID_KEY, word, ret, err);
 }

@@ -12,14 +12,12 @@
 #define REPLY_MAX MIB(4)
 #define ROWS_MAX 100000u
 
-static const struct json_limits reply_limits = {
-	.bytes = REPLY_MAX,
-	.depth = 16,
-	.values = 400000,
-};
+static const struct json_limits reply_limits = { .bytes = REPLY_MAX,
+						 .depth = 16,
+						 .values = 400000 };
 
 /* When a reply must have begun.  A larger --timeout than the operation's own counts. */
-static uint64_t api_reply_timeout_ms(const struct api *a, enum op_id op)
+static uint64_t api_reply_ms(const struct api *a, enum op_id op)
 {
 	uint64_t ms = op_deadline_ms(&ops[op], false);
 
@@ -30,7 +28,7 @@ uint64_t api_reply_deadline(const struct api *a, enum op_id op)
 {
 	return ops[op].deadline_s == OP_NO_DEADLINE
 		       ? UINT64_MAX
-		       : clk_boot_ns(&clk_system) + api_reply_timeout_ms(a, op) * NS_PER_MS;
+		       : clk_boot_ns(&clk_system) + api_reply_ms(a, op) * NS_PER_MS;
 }
 
 void api_hint_set(struct api *a, const char *hint)
@@ -52,18 +50,6 @@ static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 		     "context add --replace --token-file FILE %s'",
 		     a->dial.context.name, a->dial.context.name);
 	assert(n >= 0 && n < (int)sizeof(a->hint));
-}
-
-/* Control misbehaving usually means that cay and cayd have different versions. */
-static void api_hint_version_mismatch(struct api *a, enum op_id op, const struct cay_err *err)
-{
-	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
-		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
-}
-
-static int api_fail_no_memory(struct cay_err *err)
-{
-	return cay_no_memory(err);
 }
 
 /* "{port}": a value of the caller, not an id. */
@@ -138,7 +124,7 @@ static int api_target_add_query(const struct api_call *c, struct buf *target, st
 		else if (r >= 0)
 			r = buf_printf(target, "%lld", (long long)json_integer_value(value));
 		if (r < 0)
-			return api_fail_no_memory(err);
+			return cay_no_memory(err);
 		lead = '&';
 	}
 	return 0;
@@ -158,12 +144,31 @@ int api_json_encode(const struct field_table *t, const void *in, struct buf *out
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write %s", t->name) : 0;
 }
 
+int api_connect(struct api *a, struct http_client *h, struct cay_err *err)
+{
+	uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
+	int r = http_client_open(h, &a->dial, deadline, &a->intr, err);
+
+	if (r < 0)
+		api_hint_set(a, a->dial.hint ? a->dial.hint : "");
+	return r;
+}
+
 int api_call_open(struct api *a, const struct api_call *c, struct http_client *h,
 		  struct cay_err *err)
 {
 	const struct op *op = &ops[c->op];
 	auto_buf target = BUF_INIT(KIB(8)), body = BUF_INIT(op->body_max);
-	uint64_t length = op->body == BODY_RAW ? c->body_length : HTTP_CLIENT_NO_BODY;
+	struct http_client_request request = {
+		.method = op_method_name(op->method),
+		.accept = c->accept ? c->accept : "application/json",
+		.content_type = op->body == BODY_JSON ? "application/json" : c->content_type,
+		.idempotency_key = c->idempotency_key,
+		.upgrade = c->upgrade,
+		.ws_key = c->ws_key,
+		.ws_protocol = ATTACH_PROTOCOL,
+		.body_length = op->body == BODY_RAW ? c->body_length : HTTP_CLIENT_NO_BODY,
+	};
 	char host[URL_MAX];
 	int r = api_target_add_path(c, &target);
 
@@ -171,48 +176,34 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 	a->last_op = c->op;
 	a->has_last_op = true;
 	if (r < 0)
-		return api_fail_no_memory(err);
+		return cay_no_memory(err);
 	if (c->query)
 		r = api_target_add_query(c, &target, err);
 	if (r >= 0 && op->body == BODY_JSON) {
 		r = api_json_encode(op->request, c->request, &body, err);
-		length = body.len;
+		request.body_length = body.len;
 	}
+	if (r >= 0)
+		r = api_connect(a, h, err);
 	if (r < 0)
 		return r;
-	r = http_client_open(h, &a->dial, clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS,
-			     &a->intr, err);
-	if (r < 0) {
-		api_hint_set(a, a->dial.hint ? a->dial.hint : "");
-		return r;
-	}
-	if (dial_is_remote(&a->dial))
+	request.target = buf_str(&target);
+	if (dial_is_remote(&a->dial)) {
 		url_format_authority(&a->dial.context.url, host);
-	if (http_client_queue_request(
-		    h,
-		    &(struct http_client_request){
-			    .method = op_method_name(op->method),
-			    .target = buf_str(&target),
-			    .host = dial_is_remote(&a->dial) ? host : NULL,
-			    .token = dial_is_remote(&a->dial) ? a->dial.context.token : NULL,
-			    .accept = c->accept ? c->accept : "application/json",
-			    .content_type =
-				    op->body == BODY_JSON ? "application/json" : c->content_type,
-			    .idempotency_key = c->idempotency_key,
-			    .upgrade = c->upgrade,
-			    .ws_key = c->ws_key,
-			    .ws_protocol = ATTACH_PROTOCOL,
-			    .body_length = length }) < 0 ||
+		request.host = host;
+		request.token = a->dial.context.token;
+	}
+	if (http_client_queue_request(h, &request) < 0 ||
 	    buf_append(&h->out, buf_str(&body), body.len) < 0)
-		return api_fail_no_memory(err);
+		return cay_no_memory(err);
 	return 0;
 }
 
-static int api_check_wait_result(const struct api *a, enum op_id op, int r, struct cay_err *err)
+static int api_check_wait(const struct api *a, enum op_id op, int r, struct cay_err *err)
 {
 	if (r == -ETIMEDOUT)
 		return cay_fail(err, CAY_E_TIMEOUT, "%s: no reply in %llu s", ops[op].name,
-				(unsigned long long)((api_reply_timeout_ms(a, op) + 999) / 1000));
+				(unsigned long long)((api_reply_ms(a, op) + 999) / 1000));
 	if (r == -EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s: interrupted", ops[op].name);
 	return r < 0 ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s", ops[op].name) : 0;
@@ -229,8 +220,7 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		/* a peer that stopped reading may have sent a reply */
 		if (r == -EPIPE || r == -ECONNRESET)
 			h->sent = h->out.len;
-		r = api_check_wait_result(a, op, http_client_wait(h, events, deadline, &a->intr),
-					  err);
+		r = api_check_wait(a, op, http_client_wait(h, events, deadline, &a->intr), err);
 		if (r < 0)
 			return r;
 		r = http_client_receive(h, err);
@@ -243,14 +233,12 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 	return 0;
 }
 
-static int api_receive_body(struct api *a, enum op_id op, struct http_client *h,
-			    struct cay_err *err)
+static int api_read_body(struct api *a, enum op_id op, struct http_client *h, struct cay_err *err)
 {
 	uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
 
 	while (!h->reply_complete) {
-		int r = api_check_wait_result(a, op,
-					      http_client_wait(h, POLLIN, deadline, &a->intr), err);
+		int r = api_check_wait(a, op, http_client_wait(h, POLLIN, deadline, &a->intr), err);
 
 		if (r < 0)
 			return r;
@@ -264,12 +252,6 @@ static int api_receive_body(struct api *a, enum op_id op, struct http_client *h,
 	return 0;
 }
 
-/* An undecodable reply is an error of the server, not of the caller. */
-static int api_fail_misbehaved(const char *what, const struct cay_err *why, struct cay_err *err)
-{
-	return cay_fail(err, CAY_E_MISBEHAVED, "%s: invalid reply: %s", what, why->msg);
-}
-
 int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 {
 	struct error_body body = {};
@@ -277,7 +259,7 @@ int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 
 	if (field_decode_text(&error_body_table, json, &json_control_limits, &a->arena, &body,
 			      &why) < 0)
-		return api_fail_misbehaved("error object", &why, err);
+		return cay_fail(err, CAY_E_MISBEHAVED, "error object: invalid reply: %s", why.msg);
 	api_hint_set(a, body.error.hint);
 	if (body.error.field)
 		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
@@ -285,33 +267,22 @@ int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 	return cay_fail(err, (enum cay_code)(body.error.code + 1), "%s", body.error.message);
 }
 
-static bool api_reply_is_json(const struct http_client *h)
-{
-	struct slice rest = slice_of(h->reply_headers.type);
-
-	return slice_eq(slice_trim(slice_cut(&rest, ';')), SLICE("application/json"));
-}
-
-/* 202: accepted, and does not run yet. */
-static bool api_status_is_success(enum op_id op, int status)
-{
-	return status == ops[op].status || (ops[op].reply == REPLY_SOON && status == 202);
-}
-
 int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *ret,
 		    struct cay_err *err)
 {
 	struct cay_err why = {};
 	struct slice body;
-	int r = api_receive_body(a, op, h, err);
+	bool accepted;
+	int r = api_read_body(a, op, h, err);
 
 	if (r < 0)
 		return r;
 	body = (struct slice){ buf_str(&h->body), h->body.len };
-	if (!api_reply_is_json(h))
+	if (!http_client_has_type(h, "application/json"))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d without JSON", ops[op].name,
 				h->status);
-	if (h->status < 400 && !api_status_is_success(op, h->status))
+	accepted = ops[op].reply == REPLY_SOON && h->status == 202; /* it does not run yet */
+	if (h->status < 400 && h->status != ops[op].status && !accepted)
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d instead of %d", ops[op].name,
 				h->status, ops[op].status);
 	if (h->status >= 400) {
@@ -322,7 +293,8 @@ int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *r
 	if (!ret)
 		return 0;
 	if (field_decode_text(ops[op].response, body, &reply_limits, &a->arena, ret, &why) < 0)
-		return api_fail_misbehaved(ops[op].name, &why, err);
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: invalid reply: %s", ops[op].name,
+				why.msg);
 	return 0;
 }
 
@@ -335,8 +307,10 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 		r = api_call_receive_head(a, c->op, &h, err);
 	if (r >= 0)
 		r = api_call_finish(a, c->op, &h, ret, err);
-	if (r < 0)
-		api_hint_version_mismatch(a, c->op, err);
+	/* control misbehaving usually means that cay and cayd have different versions */
+	if (r < 0 && err->code == CAY_E_MISBEHAVED && ops[c->op].where == WHERE_CONTROL &&
+	    !a->hint[0])
+		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
 	return r;
 }
 

@@ -35,6 +35,8 @@ struct api_call {
 	uint64_t body_length;         /* of a raw body: bytes or HTTP_CLIENT_CHUNKED */
 };
 
+/* Connect within a->timeout_ms. */
+[[nodiscard]] int api_connect(struct api *a, struct http_client *h, struct cay_err *err);
 /* Connect and queue the request; the caller sends a raw body. */
 [[nodiscard]] int api_call_open(struct api *a, const struct api_call *c, struct http_client *h,
 				struct cay_err *err);
@@ -45,7 +47,6 @@ struct api_call {
  * decoded into *ret (the row's response struct; NULL: skip it). */
 [[nodiscard]] int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *ret,
 				  struct cay_err *err);
-/* Open, receive and finish. */
 [[nodiscard]] int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err);
 /* Send a call with c->upgrade and wait until h speaks that protocol. */
 [[nodiscard]] int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,
@@ -60,21 +61,12 @@ uint64_t api_reply_deadline(const struct api *a, enum op_id op);
 /* A struct of table t as one line of JSON. */
 [[nodiscard]] int api_json_encode(const struct field_table *t, const void *in, struct buf *out,
 				  struct cay_err *err);
+typedef int api_find_fn(struct api *a, const char *word, struct id *ret, struct cay_err *err);
 /* Find a sandbox or image by id or name.  Names find live sandboxes;
  * api_find_any_sandbox() also finds the one that ended last. */
-[[nodiscard]] int api_find_sandbox(struct api *a, const char *word, struct id *ret,
-				   struct cay_err *err);
-[[nodiscard]] int api_find_any_sandbox(struct api *a, const char *word, struct id *ret,
-				       struct cay_err *err);
-[[nodiscard]] int api_find_image(struct api *a, const char *word, struct id *ret,
-				 struct cay_err *err);
+api_find_fn api_find_sandbox, api_find_any_sandbox, api_find_image;
 /* By name or id; a key by its prefix or id. */
-[[nodiscard]] int api_find_template(struct api *a, const char *word, struct id *ret,
-				    struct cay_err *err);
-[[nodiscard]] int api_find_tenant(struct api *a, const char *word, struct id *ret,
-				  struct cay_err *err);
-[[nodiscard]] int api_find_key(struct api *a, const char *word, struct id *ret,
-			       struct cay_err *err);
+api_find_fn api_find_template, api_find_tenant, api_find_key;
 
 /* Call each() with the struct of every row of every page, until it returns something
  * other than 0, which is returned.  which: filter for sandboxes, NULL for all; its limit

@@ -50,10 +50,10 @@ void dial_fini(struct dial *d)
 	d->trust = NULL;
 }
 
-static int dial_connect_unix(struct dial *d, uint64_t deadline_ns, int *ret_fd, struct cay_err *err)
+static int dial_connect_unix(struct dial *d, uint64_t deadline, int *ret_fd, struct cay_err *err)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	int ms = deadline_to_poll_ms(deadline_ns);
+	int ms = deadline_to_poll_ms(deadline);
 	struct timeval wait = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1 };
 	auto_close int fd = -EBADF;
 
@@ -106,7 +106,7 @@ static int dial_fail_connect(struct dial *d, int errnum, struct cay_err *err)
 	return cay_fail_sys(err, CAY_E_UNAVAILABLE, errnum, "connect to %s", at);
 }
 
-static int dial_connect_address(struct dial *d, const struct addrinfo *a, uint64_t deadline_ns,
+static int dial_connect_address(struct dial *d, const struct addrinfo *a, uint64_t deadline,
 				struct interrupt *intr, int *ret_fd, struct cay_err *err)
 {
 	auto_close int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -125,7 +125,7 @@ static int dial_connect_address(struct dial *d, const struct addrinfo *a, uint64
 
 		if (errno != EINPROGRESS)
 			return dial_fail_connect(d, errno, err);
-		r = interrupt_wait(intr, fd, POLLOUT, deadline_ns);
+		r = interrupt_wait(intr, fd, POLLOUT, deadline);
 		if (r >= 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n) < 0)
 			r = -errno;
 		if (r < 0 || failed)
@@ -136,16 +136,15 @@ static int dial_connect_address(struct dial *d, const struct addrinfo *a, uint64
 }
 
 /* Each address but the last gets half of the time that is left. */
-static uint64_t dial_split_deadline(uint64_t deadline_ns, bool last)
+static uint64_t dial_split_deadline(uint64_t deadline, bool last)
 {
 	uint64_t now = clk_boot_ns(&clk_system);
 
-	return last || deadline_ns == UINT64_MAX || deadline_ns < now
-		       ? deadline_ns
-		       : now + (deadline_ns - now) / 2;
+	return last || deadline == UINT64_MAX || deadline < now ? deadline
+								: now + (deadline - now) / 2;
 }
 
-static int dial_connect_any(struct dial *d, const struct addrinfo *list, uint64_t deadline_ns,
+static int dial_connect_any(struct dial *d, const struct addrinfo *list, uint64_t deadline,
 			    struct interrupt *intr, int *ret_fd, struct cay_err *err)
 {
 	int r = -EADDRNOTAVAIL;
@@ -155,14 +154,14 @@ static int dial_connect_any(struct dial *d, const struct addrinfo *list, uint64_
 		if (!d->context.url.tls && !dial_address_is_loopback(a->ai_addr))
 			continue;
 		*err = (struct cay_err){}; /* report the last failure */
-		r = dial_connect_address(d, a, dial_split_deadline(deadline_ns, !a->ai_next), intr,
+		r = dial_connect_address(d, a, dial_split_deadline(deadline, !a->ai_next), intr,
 					 ret_fd, err);
 	}
 	return r < 0 && !err->code ? dial_fail_connect(d, -r, err) : r;
 }
 
-static int dial_connect_tcp(struct dial *d, uint64_t deadline_ns, struct interrupt *intr,
-			    int *ret_fd, struct cay_err *err)
+static int dial_connect_tcp(struct dial *d, uint64_t deadline, struct interrupt *intr, int *ret_fd,
+			    struct cay_err *err)
 {
 	const struct url *u = &d->context.url;
 	struct addrinfo how = { .ai_socktype = SOCK_STREAM,
@@ -178,19 +177,19 @@ static int dial_connect_tcp(struct dial *d, uint64_t deadline_ns, struct interru
 				r == EAI_NONAME || r == EAI_NODATA ? "no such host name"
 								   : gai_strerror(r));
 	}
-	r = dial_connect_any(d, list, deadline_ns, intr, ret_fd, err);
+	r = dial_connect_any(d, list, deadline, intr, ret_fd, err);
 	freeaddrinfo(list);
 	return r;
 }
 
-static int dial_tls_handshake(struct dial *d, int fd, struct client_tls *s, uint64_t deadline_ns,
+static int dial_tls_handshake(struct dial *d, int fd, struct client_tls *s, uint64_t deadline,
 			      struct interrupt *intr, struct cay_err *err)
 {
 	enum client_tls_failure why = CLIENT_TLS_OTHER;
 	int r;
 
 	while ((r = client_tls_handshake(s, &why, err)) == -EAGAIN) {
-		r = interrupt_wait(intr, fd, client_tls_poll_events(s), deadline_ns);
+		r = interrupt_wait(intr, fd, client_tls_poll_events(s), deadline);
 		if (r < 0)
 			return dial_fail_connect(d, -r, err);
 	}
@@ -199,7 +198,7 @@ static int dial_tls_handshake(struct dial *d, int fd, struct client_tls *s, uint
 	return r;
 }
 
-static int dial_connect_tls(struct dial *d, int fd, uint64_t deadline_ns, struct interrupt *intr,
+static int dial_connect_tls(struct dial *d, int fd, uint64_t deadline, struct interrupt *intr,
 			    struct client_tls **ret, struct cay_err *err)
 {
 	struct client_tls *s = NULL;
@@ -208,7 +207,7 @@ static int dial_connect_tls(struct dial *d, int fd, uint64_t deadline_ns, struct
 	if (r >= 0)
 		r = client_tls_create(d->trust, fd, &d->context.url, &s, err);
 	if (r >= 0)
-		r = dial_tls_handshake(d, fd, s, deadline_ns, intr, err);
+		r = dial_tls_handshake(d, fd, s, deadline, intr, err);
 	if (r < 0) {
 		client_tls_free(s);
 		return r;
@@ -217,7 +216,7 @@ static int dial_connect_tls(struct dial *d, int fd, uint64_t deadline_ns, struct
 	return 0;
 }
 
-int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, int *ret_fd,
+int dial_connect(struct dial *d, uint64_t deadline, struct interrupt *intr, int *ret_fd,
 		 struct client_tls **ret_tls, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
@@ -225,17 +224,38 @@ int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, i
 	int r;
 
 	d->hint = NULL;
-	r = dial_is_remote(d) ? dial_connect_tcp(d, deadline_ns, intr, &fd, err)
-			      : dial_connect_unix(d, deadline_ns, &fd, err);
+	r = dial_is_remote(d) ? dial_connect_tcp(d, deadline, intr, &fd, err)
+			      : dial_connect_unix(d, deadline, &fd, err);
 	if (r >= 0) /* drop the hint of an address that failed */
 		d->hint = NULL;
 	if (r >= 0 && d->checks_port_owner) /* before anything is sent */
 		r = port_owner_check_trusted(d->context.url.port, err);
 	if (r >= 0 && dial_is_remote(d) && d->context.url.tls)
-		r = dial_connect_tls(d, fd, deadline_ns, intr, &tls, err);
+		r = dial_connect_tls(d, fd, deadline, intr, &tls, err);
 	if (r < 0)
 		return r;
 	*ret_fd = cay_take_fd(&fd);
 	*ret_tls = tls;
 	return 0;
+}
+
+ssize_t dial_read(int fd, struct client_tls *tls, void *to, size_t n)
+{
+	ssize_t got = tls ? client_tls_read(tls, to, n) : recv(fd, to, n, MSG_DONTWAIT);
+
+	if (tls || got >= 0)
+		return got;
+	return errno == EINTR ? -EAGAIN : -errno;
+}
+
+ssize_t dial_write(int fd, struct client_tls *tls, const void *from, size_t n)
+{
+	ssize_t done;
+
+	if (tls)
+		return client_tls_write(tls, from, n);
+	do
+		done = send(fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (done < 0 && errno == EINTR);
+	return done < 0 ? -errno : done;
 }

@@ -5,7 +5,7 @@
  * client-dial - connect to the daemon: its unix socket, TCP, or TLS
  *
  * The context's url says which.  The fd does not block.  The system resolves names, with
- * its own time limits; everything else ends at the deadline.  Addresses are tried one
+ * its own time limits; everything else ends at the deadline (boot ns).  Addresses are tried one
  * after the other.
  */
 #include "cli/client/client-tls.h"
@@ -27,6 +27,9 @@ static inline bool dial_is_remote(const struct dial *d)
 }
 
 void dial_fini(struct dial *d);
-[[nodiscard]] int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr,
+[[nodiscard]] int dial_connect(struct dial *d, uint64_t deadline, struct interrupt *intr,
 			       int *ret_fd, struct client_tls **ret_tls, struct cay_err *err);
+/* Bytes moved without blocking; tls NULL: plain.  0: the peer's end; -EAGAIN: none. */
+[[nodiscard]] ssize_t dial_read(int fd, struct client_tls *tls, void *to, size_t n);
+[[nodiscard]] ssize_t dial_write(int fd, struct client_tls *tls, const void *from, size_t n);
 #endif

@@ -5,7 +5,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ static const struct {
 	int code;
 	enum client_tls_failure why;
 	const char *text;
-} client_tls_refusals[] = {
+} refusals[] = {
 	{ X509_V_ERR_CERT_HAS_EXPIRED, CLIENT_TLS_EXPIRED, "expired on" },
 	{ X509_V_ERR_CERT_NOT_YET_VALID, CLIENT_TLS_NOT_YET_VALID, "is not valid before" },
 	{ X509_V_ERR_HOSTNAME_MISMATCH, CLIENT_TLS_WRONG_HOST, "is not for it, but for" },
@@ -128,9 +127,7 @@ static SSL_CTX *client_tls_create_ctx(void)
 	static const unsigned char protocols[] = "\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 
-	if (!ctx)
-		return NULL;
-	if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
+	if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
 	    SSL_CTX_set_alpn_protos(ctx, protocols, sizeof(protocols) - 1) != 0) {
 		SSL_CTX_free(ctx);
@@ -167,7 +164,7 @@ static int client_tls_check_ca(const char *ca, struct cay_err *err)
 int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struct cay_err *err)
 {
 	struct client_tls_trust *t = calloc(1, sizeof(*t));
-	int r;
+	int r = 0;
 
 	if (!t)
 		return cay_no_memory(err);
@@ -176,11 +173,9 @@ int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struc
 		r = cay_no_memory(err);
 	else if (ca[0] && client_tls_check_ca(ca, err) < 0)
 		r = -EINVAL;
-	else
-		r = (ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
-			   : SSL_CTX_set_default_verify_paths(t->ctx)) == 1
-			    ? 0
-			    : client_tls_fail_ca(ca, err);
+	else if ((ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
+			: SSL_CTX_set_default_verify_paths(t->ctx)) != 1)
+		r = client_tls_fail_ca(ca, err);
 	if (r < 0) {
 		client_tls_trust_free(t);
 		return r;
@@ -254,13 +249,13 @@ static int client_tls_map_result(struct client_tls *s, int r)
 static int client_tls_fail_certificate(const struct client_tls *s, long code,
 				       enum client_tls_failure *ret_why, struct cay_err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(client_tls_refusals); i++) {
-		if (client_tls_refusals[i].code != code)
+	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+		if (refusals[i].code != code)
 			continue;
-		*ret_why = client_tls_refusals[i].why;
-		if (client_tls_refusals[i].text)
+		*ret_why = refusals[i].why;
+		if (refusals[i].text)
 			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
-					client_tls_refusals[i].text, s->detail);
+					refusals[i].text, s->detail);
 		return cay_fail(err, CAY_E_FORBIDDEN,
 				"the certificate of %s is not signed by a CA %s%s", s->at,
 				s->trust->ca[0] ? "in " : "this machine trusts", s->trust->ca);
@@ -292,8 +287,7 @@ static int client_tls_explain_failure(const struct client_tls *s, enum client_tl
 			ERR_reason_error_string(e));
 }
 
-int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
-			 struct cay_err *err)
+int client_tls_handshake(struct client_tls *s, enum client_tls_failure *why, struct cay_err *err)
 {
 	int r;
 
@@ -304,7 +298,7 @@ int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
 	r = client_tls_map_result(s, r);
 	if (r == -EAGAIN)
 		return r;
-	r = client_tls_explain_failure(s, ret_why, err);
+	r = client_tls_explain_failure(s, why, err);
 	ERR_clear_error();
 	return r;
 }

@@ -42,7 +42,7 @@ enum client_tls_failure {
 };
 
 /* 0: done; -EAGAIN: poll for client_tls_poll_events() and call again. */
-[[nodiscard]] int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
+[[nodiscard]] int client_tls_handshake(struct client_tls *s, enum client_tls_failure *why,
 				       struct cay_err *err);
 /* Bytes moved; 0: the peer sent close_notify; -EAGAIN; -ECONNRESET: it did not. */
 [[nodiscard]] ssize_t client_tls_read(struct client_tls *s, void *to, size_t n);

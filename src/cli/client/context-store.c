@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * context-store - contexts as files that only their owner may read
- */
+/* context-store - contexts as files that only their owner may read */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,29 +13,22 @@
 
 typedef char file_name[CONTEXT_NAME_MAX + sizeof(SUFFIX)];
 
-static int context_fail_no_memory(struct cay_err *err)
+int xdg_dir_format(const char *variable, const char *below, struct buf *ret, struct cay_err *err)
 {
-	return cay_no_memory(err);
-}
-
-/* 1: without a home there are no contexts. */
-static int context_dir_format_path(struct buf *ret, struct cay_err *err)
-{
-	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	const char *xdg = getenv(variable), *home = getenv("HOME");
 	int r;
 
 	/* the XDG specification says to ignore a relative path */
 	if (xdg && xdg[0] == '/')
 		r = buf_printf(ret, "%s/cay", xdg);
 	else if (home && home[0] == '/')
-		r = buf_printf(ret, "%s/.config/cay", home);
+		r = buf_printf(ret, "%s/%s/cay", home, below);
 	else
 		return 1;
-	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/.config/cay is too long") : 0;
+	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/%s/cay is too long", below) : 0;
 }
 
-/* Create the missing directories of the path. */
-static int context_dir_create(struct buf *path, struct cay_err *err)
+int xdg_dir_create(struct buf *path, struct cay_err *err)
 {
 	for (char *p = path->data + 1;; p++) {
 		char c = *p;
@@ -78,13 +69,13 @@ static int context_dir_check(int fd, const char *path, struct cay_err *err)
 int context_dir_open(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
-	int r = context_dir_format_path(ret_path, err);
+	int r = xdg_dir_format("XDG_CONFIG_HOME", ".config", ret_path, err);
 
 	if (r > 0 && make)
 		return cay_fail(err, CAY_E_INVALID,
 				"contexts are kept in ~/.config/cay, and HOME is not set");
 	if (r == 0 && make)
-		r = context_dir_create(ret_path, err);
+		r = xdg_dir_create(ret_path, err);
 	if (r)
 		return r;
 	fd = open(buf_str(ret_path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -197,12 +188,20 @@ static int context_file_encode(const struct context *c, struct buf *text, struct
 	if (r >= 0)
 		r = context_format(c, text);
 	if (r < 0)
-		return context_fail_no_memory(err);
+		return cay_no_memory(err);
 	r = context_parse((struct slice){ text->data, text->len }, &again, err);
 	if (r >= 0 && (!str_eq(again.ca, c->ca) || !str_eq(again.token, c->token)))
 		r = cay_fail(err, CAY_E_INVALID,
 			     "the path '%s' has characters a context file cannot store", c->ca);
 	return r;
+}
+
+static int context_file_write(int dir, const char *where, const char *name, const struct buf *text,
+			      struct cay_err *err)
+{
+	int r = path_write_atomic(dir, name, text->data, text->len, 0600);
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s/%s'", where, name) : 0;
 }
 
 int context_save(const struct context *c, bool replace, struct cay_err *err)
@@ -220,18 +219,13 @@ int context_save(const struct context *c, bool replace, struct cay_err *err)
 		r = cay_fail(err, CAY_E_CONFLICT, "context '%s' already exists", c->name);
 	if (r >= 0)
 		r = context_file_encode(c, &text, err);
-	if (r >= 0) {
-		r = path_write_atomic(dir, file, text.data, text.len, 0600);
-		if (r < 0)
-			r = cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s/%s'", buf_str(&path),
-					 file);
-	}
+	if (r >= 0)
+		r = context_file_write(dir, buf_str(&path), file, &text, err);
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
 	return r;
 }
 
-/* Remove a file if it exists. */
 static int context_file_remove(const char *file, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);
@@ -310,7 +304,7 @@ int context_list_names(struct buf *out, struct cay_err *err)
 	r = path_for_each_entry(dir, on_context_dir_entry, &names);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "list '%s'", buf_str(&path));
-	return context_names_sort(&names, out) < 0 ? context_fail_no_memory(err) : 0;
+	return context_names_sort(&names, out) < 0 ? cay_no_memory(err) : 0;
 }
 
 static bool context_home_is_ours(void)
@@ -318,7 +312,7 @@ static bool context_home_is_ours(void)
 	const char *home = getenv("HOME");
 	struct stat st;
 
-	return home && stat(home, &st) == 0 && st.st_uid == geteuid();
+	return home && stat(home, &st) == 0 && context_stat_is_ours(&st);
 }
 
 int context_read_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
@@ -367,9 +361,6 @@ int context_set_current(const char *name, struct cay_err *err)
 	if (r < 0)
 		return r;
 	if (buf_printf(&text, "%s\n", name) < 0)
-		return context_fail_no_memory(err);
-	r = path_write_atomic(dir, CURRENT, text.data, text.len, 0600);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s/" CURRENT "'",
-				    buf_str(&path))
-		     : 0;
+		return cay_no_memory(err);
+	return context_file_write(dir, buf_str(&path), CURRENT, &text, err);
 }

@@ -12,13 +12,12 @@ struct context_file {
 #define NO_CA "/" /* a default that is never a file of certificates */
 #define AT(m) offsetof(struct context_file, m)
 
-static const struct conf_key context_conf_keys[] = {
+static const struct conf_key context_keys[] = {
 	{ "context", "url", CONF_TEXT, AT(url), 0, URL_MAX, .value = "" },
 	{ "context", "ca", CONF_PATH, AT(ca), 1, CONTEXT_CA_MAX, .value = NO_CA },
 	{ "context", "token", CONF_TEXT, AT(token), 0, CONTEXT_TOKEN_MAX, .value = "" },
 };
-static const struct conf_table context_conf_table = { context_conf_keys,
-						      ARRAY_SIZE(context_conf_keys) };
+static const struct conf_table context_table = { context_keys, ARRAY_SIZE(context_keys) };
 
 void context_wipe(struct context *c)
 {
@@ -98,8 +97,8 @@ int context_parse(struct slice text, struct context *ret, struct cay_err *err)
 	struct context_file f = {};
 	int r;
 
-	conf_set_defaults(&context_conf_table, &f);
-	r = conf_parse(&context_conf_table, text, "", &f, &why);
+	conf_set_defaults(&context_table, &f);
+	r = conf_parse(&context_table, text, "", &f, &why);
 	/* do not repeat its message: it may quote the token */
 	r = r < 0 ? cay_fail(err, CAY_E_INVALID, "invalid file; run 'cay context add --replace'")
 		  : context_file_decode(&f, ret, err);

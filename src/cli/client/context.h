@@ -43,6 +43,11 @@ void context_wipe(struct context *c);
 [[nodiscard]] int context_parse(struct slice text, struct context *ret, struct cay_err *err);
 [[nodiscard]] int context_format(const struct context *c, struct buf *out);
 
+/* Append the path $VARIABLE/cay, or ~/BELOW/cay.  1 when neither variable is set. */
+[[nodiscard]] int xdg_dir_format(const char *variable, const char *below, struct buf *ret,
+				 struct cay_err *err);
+/* Create the missing directories of the path. */
+[[nodiscard]] int xdg_dir_create(struct buf *path, struct cay_err *err);
 /* Open the directory; make: create it if it is missing.  1 when it does not exist. */
 [[nodiscard]] int context_dir_open(bool make, struct buf *ret_path, int *ret_fd,
 				   struct cay_err *err);

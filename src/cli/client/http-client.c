@@ -2,21 +2,18 @@
 #include "cli/client/http-client.h"
 
 #include <poll.h>
-#include <sys/socket.h>
+
+#define KEPT(m) offsetof(struct http_client_headers, m), sizeof((struct http_client_headers){}.m)
 
 /* Headers copied from a reply; each may occur once. */
 static const struct {
 	const char *name;
 	size_t offset, size;
-} http_client_kept_headers[] = {
-	{ "content-type", offsetof(struct http_client_headers, type),
-	  sizeof((struct http_client_headers){}.type) },
-	{ "cay-exec", offsetof(struct http_client_headers, exec),
-	  sizeof((struct http_client_headers){}.exec) },
-	{ "sec-websocket-accept", offsetof(struct http_client_headers, accept),
-	  sizeof((struct http_client_headers){}.accept) },
-	{ "mcp-session-id", offsetof(struct http_client_headers, session),
-	  sizeof((struct http_client_headers){}.session) },
+} kept_headers[] = {
+	{ "content-type", KEPT(type) },
+	{ "cay-exec", KEPT(exec) },
+	{ "sec-websocket-accept", KEPT(accept) },
+	{ "mcp-session-id", KEPT(session) },
 };
 
 static int http_client_fail_invalid(const char *why, struct cay_err *err)
@@ -39,15 +36,14 @@ static int http_client_take_head(struct http_client *h, struct cay_err *err)
 	for (size_t i = 0; i < head->n_headers; i++) {
 		struct slice value = head->headers[i].value;
 
-		for (size_t k = 0; k < ARRAY_SIZE(http_client_kept_headers); k++) {
-			char *to = (char *)&h->reply_headers + http_client_kept_headers[k].offset;
+		for (size_t k = 0; k < ARRAY_SIZE(kept_headers); k++) {
+			char *to = (char *)&h->reply_headers + kept_headers[k].offset;
 
-			if (!http_equals_nocase(head->headers[i].name,
-						http_client_kept_headers[k].name))
+			if (!http_equals_nocase(head->headers[i].name, kept_headers[k].name))
 				continue;
 			if (to[0])
 				return http_client_fail_invalid("a header is repeated", err);
-			if (value.n >= http_client_kept_headers[k].size)
+			if (value.n >= kept_headers[k].size)
 				return http_client_fail_invalid("a header is too long", err);
 			memcpy(to, value.p, value.n);
 		}
@@ -100,6 +96,16 @@ void http_client_fini(struct http_client *h)
 
 int http_client_queue_request(struct http_client *h, const struct http_client_request *ask)
 {
+	const char *const headers[][2] = {
+		{ "Upgrade: ", ask->upgrade },
+		{ "Sec-WebSocket-Version: ", ask->ws_key ? "13" : NULL },
+		{ "Sec-WebSocket-Key: ", ask->ws_key },
+		{ "Sec-WebSocket-Protocol: ", ask->ws_key ? ask->ws_protocol : NULL },
+		{ "Authorization: Bearer ", ask->token },
+		{ "Accept: ", ask->accept },
+		{ "Content-Type: ", ask->content_type },
+		{ "Idempotency-Key: ", ask->idempotency_key },
+	};
 	int r;
 
 	/* not in http_client_open(): the parser points into h, which must not move from here on */
@@ -113,21 +119,9 @@ int http_client_queue_request(struct http_client *h, const struct http_client_re
 		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
 			       ask->method, ask->target, ask->host ? ask->host : "cay",
 			       ask->upgrade ? "Upgrade" : "close");
-	if (r >= 0 && ask->upgrade)
-		r = buf_printf(&h->out, "Upgrade: %s\r\n", ask->upgrade);
-	if (r >= 0 && ask->ws_key)
-		r = buf_printf(&h->out,
-			       "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
-			       "Sec-WebSocket-Protocol: %s\r\n",
-			       ask->ws_key, ask->ws_protocol);
-	if (r >= 0 && ask->token)
-		r = buf_printf(&h->out, "Authorization: Bearer %s\r\n", ask->token);
-	if (r >= 0 && ask->accept)
-		r = buf_printf(&h->out, "Accept: %s\r\n", ask->accept);
-	if (r >= 0 && ask->content_type)
-		r = buf_printf(&h->out, "Content-Type: %s\r\n", ask->content_type);
-	if (r >= 0 && ask->idempotency_key)
-		r = buf_printf(&h->out, "Idempotency-Key: %s\r\n", ask->idempotency_key);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headers); i++)
+		if (headers[i][1])
+			r = buf_printf(&h->out, "%s%s\r\n", headers[i][0], headers[i][1]);
 	if (r >= 0 && ask->extra_headers)
 		r = buf_puts(&h->out, ask->extra_headers);
 	if (r >= 0 && ask->body_length == HTTP_CLIENT_CHUNKED)
@@ -147,32 +141,10 @@ int http_client_queue_chunk(struct http_client *h, const void *p, size_t n)
 	return r < 0 ? r : buf_puts(&h->out, "\r\n");
 }
 
-static ssize_t http_client_send_bytes(struct http_client *h, const void *p, size_t n)
-{
-	ssize_t done;
-
-	if (h->tls)
-		return client_tls_write(h->tls, p, n);
-	do
-		done = send(h->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	while (done < 0 && errno == EINTR);
-	return done < 0 ? -errno : done;
-}
-
-static ssize_t http_client_receive_bytes(struct http_client *h, void *p, size_t n)
-{
-	ssize_t got;
-
-	if (h->tls)
-		return client_tls_read(h->tls, p, n);
-	got = recv(h->fd, p, n, MSG_DONTWAIT);
-	return got < 0 ? (errno == EINTR ? -EAGAIN : -errno) : got;
-}
-
 int http_client_flush(struct http_client *h)
 {
 	while (http_client_has_unsent(h)) {
-		ssize_t n = http_client_send_bytes(h, h->out.data + h->sent, h->out.len - h->sent);
+		ssize_t n = dial_write(h->fd, h->tls, h->out.data + h->sent, h->out.len - h->sent);
 
 		if (n < 0)
 			return (int)n;
@@ -216,7 +188,7 @@ static int http_client_parse(struct http_client *h, struct slice in, struct cay_
 int http_client_receive(struct http_client *h, struct cay_err *err)
 {
 	char piece[HTTP_PIECE];
-	ssize_t n = http_client_receive_bytes(h, piece, sizeof(piece));
+	ssize_t n = dial_read(h->fd, h->tls, piece, sizeof(piece));
 
 	if (n == -EAGAIN)
 		return -EAGAIN;
@@ -227,6 +199,13 @@ int http_client_receive(struct http_client *h, struct cay_err *err)
 	(void)cay_fail(err, CAY_E_UNAVAILABLE,
 		       "the connection closed before the reply was complete");
 	return -ECONNRESET;
+}
+
+bool http_client_has_type(const struct http_client *h, const char *type)
+{
+	struct slice rest = slice_of(h->reply_headers.type);
+
+	return slice_eq(slice_trim(slice_cut(&rest, ';')), slice_of(type));
 }
 
 bool http_client_has_buffered(const struct http_client *h)

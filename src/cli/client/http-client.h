@@ -64,7 +64,6 @@ struct http_client_request {
 	uint64_t body_length;              /* bytes, or a constant above */
 };
 
-/* Queue a request's head. */
 [[nodiscard]] int http_client_queue_request(struct http_client *h,
 					    const struct http_client_request *ask);
 /* Queue a chunk; n = 0 ends the body. */
@@ -85,6 +84,8 @@ static inline bool http_client_has_unsent(const struct http_client *h)
  * -ETIMEDOUT; -EINTR after a second signal within a second. */
 [[nodiscard]] int http_client_wait(const struct http_client *h, short events, uint64_t deadline_ns,
 				   struct interrupt *intr);
+/* Whether the reply's Content-Type is this, without its parameters. */
+bool http_client_has_type(const struct http_client *h, const char *type);
 /* Whether http_client_receive() has bytes that poll() does not see. */
 bool http_client_has_buffered(const struct http_client *h);
 /* What to poll h->fd for to wait for these events: TLS may need others. */

@@ -10,22 +10,25 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-static const int interrupt_signals[] = { SIGINT, SIGTERM, SIGHUP };
-
-int interrupt_open(struct interrupt *i, struct cay_err *err)
+int interrupt_open_signalfd(const int *signals, size_t n, int *ret_fd, struct cay_err *err)
 {
 	sigset_t set;
 
 	(void)sigemptyset(&set);
-	for (size_t k = 0; k < ARRAY_SIZE(interrupt_signals); k++)
-		(void)sigaddset(&set, interrupt_signals[k]);
+	for (size_t k = 0; k < n; k++)
+		(void)sigaddset(&set, signals[k]);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
+	*ret_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return *ret_fd < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a signalfd") : 0;
+}
+
+int interrupt_open(struct interrupt *i, struct cay_err *err)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
 	*i = INTERRUPT_INIT;
-	i->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (i->fd < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a signalfd");
-	return 0;
+	return interrupt_open_signalfd(signals, ARRAY_SIZE(signals), &i->fd, err);
 }
 
 void interrupt_fini(struct interrupt *i)

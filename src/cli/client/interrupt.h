@@ -22,6 +22,9 @@ struct interrupt {
 #define INTERRUPT_INIT ((struct interrupt){ .fd = -EBADF })
 
 [[nodiscard]] int interrupt_open(struct interrupt *i, struct cay_err *err);
+/* Block the signals and read them from an fd that does not block. */
+[[nodiscard]] int interrupt_open_signalfd(const int *signals, size_t n, int *ret_fd,
+					  struct cay_err *err);
 void interrupt_fini(struct interrupt *i);
 /* Read pending signals; never blocks. */
 void interrupt_read_signals(struct interrupt *i);

@@ -52,23 +52,14 @@ static bool url_host_is_dns_name(const char *host)
 	return !url_label_is_number(label);
 }
 
-static bool url_parse_ipv4(struct url *u)
+static bool url_parse_address(bool v6, struct url *u)
 {
-	struct in_addr a;
+	struct in6_addr six;
+	struct in_addr four;
 
-	if (inet_pton(AF_INET, u->host, &a) != 1)
+	if (inet_pton(v6 ? AF_INET6 : AF_INET, u->host, v6 ? (void *)&six : &four) != 1)
 		return false;
-	u->loopback = ntohl(a.s_addr) >> 24 == IN_LOOPBACKNET;
-	return true;
-}
-
-static bool url_parse_ipv6(struct url *u)
-{
-	struct in6_addr a;
-
-	if (inet_pton(AF_INET6, u->host, &a) != 1)
-		return false;
-	u->loopback = IN6_IS_ADDR_LOOPBACK(&a);
+	u->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&six) : ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
 	return true;
 }
 
@@ -85,7 +76,7 @@ static int url_parse_host(struct slice host, bool brackets, struct url *u, struc
 	for (size_t i = 0; i < host.n; i++)
 		u->host[i] = url_lowercase_char(host.p[i]);
 	u->host[host.n] = 0;
-	u->address = brackets ? url_parse_ipv6(u) : url_parse_ipv4(u);
+	u->address = url_parse_address(brackets, u);
 	if (u->address)
 		return 0;
 	if (brackets || !url_host_is_dns_name(u->host))
@@ -123,13 +114,11 @@ static int url_parse_authority(struct slice s, struct url *u, struct cay_err *er
 		s = (struct slice){ end + 1, s.n - host.n - 2 };
 		if (s.n && s.p[0] != ':')
 			return cay_fail(err, CAY_E_INVALID, "only a port can follow ']'");
-		r = url_parse_host(host, true, u, err);
-		if (r < 0 || !s.n)
-			return r;
-		return url_parse_port((struct slice){ s.p + 1, s.n - 1 }, u, err);
+		s = s.n ? (struct slice){ s.p + 1, s.n - 1 } : (struct slice){};
+	} else {
+		host = slice_cut(&s, ':');
 	}
-	host = slice_cut(&s, ':');
-	r = url_parse_host(host, false, u, err);
+	r = url_parse_host(host, brackets, u, err);
 	return r < 0 || !s.p ? r : url_parse_port(s, u, err);
 }
 

@@ -26,6 +26,5 @@ struct url {
 [[nodiscard]] int url_parse(struct slice text, struct url *ret, struct cay_err *err);
 /* "box.example:7070", "[::1]:7070": for messages and the Host header. */
 void url_format_authority(const struct url *u, char ret[static URL_MAX]);
-/* The canonical spelling. */
 void url_format(const struct url *u, char ret[static URL_MAX]);
 #endif

@@ -17,15 +17,10 @@
 
 static_assert(WEBSOCKET_MESSAGE_MAX > 0xffff, "some lengths need eight bytes");
 
-static int websocket_random_bytes(void *to, size_t n)
-{
-	return getrandom(to, n, 0) == (ssize_t)n ? 0 : -EIO;
-}
-
 int websocket_create_key(char ret[static WEBSOCKET_KEY_LEN + 1])
 {
 	uint8_t bytes[16];
-	int r = websocket_random_bytes(bytes, sizeof(bytes));
+	int r = getrandom(bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes) ? 0 : -EIO;
 
 	static_assert(BASE64_TEXT(sizeof(bytes)) == WEBSOCKET_KEY_LEN);
 	if (r >= 0)
@@ -72,7 +67,7 @@ int websocket_write_message(struct buf *out, enum websocket_kind kind, const voi
 {
 	uint8_t head[14] = { (uint8_t)(FIN | kind) }, mask[4], *to;
 	size_t n_head = websocket_write_length(head, n);
-	int r = websocket_random_bytes(mask, sizeof(mask));
+	int r = getrandom(mask, sizeof(mask), 0) == (ssize_t)sizeof(mask) ? 0 : -EIO;
 
 	if (r >= 0)
 		r = buf_reserve(out, n_head + sizeof(mask) + n);

@@ -15,12 +15,7 @@
 #define WEBSOCKET_ACCEPT_LEN 28
 #define WEBSOCKET_MESSAGE_MAX (FRAME_HEAD + ATTACH_FRAME_MAX)
 
-enum websocket_kind {
-	WEBSOCKET_BINARY = 2,
-	WEBSOCKET_CLOSE = 8,
-	WEBSOCKET_PING = 9,
-	WEBSOCKET_PONG = 10
-};
+enum websocket_kind { WEBSOCKET_BINARY = 2, WEBSOCKET_CLOSE = 8, WEBSOCKET_PING, WEBSOCKET_PONG };
 
 struct websocket_message {
 	enum websocket_kind kind;

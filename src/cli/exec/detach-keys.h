@@ -6,8 +6,7 @@
  *
  *	"ctrl-p,ctrl-q"   "ctrl-],d"   "" (none)
  *
- * Keys are passed on at once, even the first ones of the sequence; only its last key is
- * held back.
+ * Keys are passed on at once, even the first ones of the sequence; only its last key is held back.
  */
 #include <stdint.h>
 

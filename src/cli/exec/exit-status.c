@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * exit-status - map how an exec ended to an exit status of cay
- */
+/* exit-status - map how an exec ended to an exit status of cay */
 #include <signal.h>
 
 #include "cli/exec/session.h"
 #include "cli/print/list.h"
 #include "cli/print/print.h"
 
-/* Reasons outside the command use the numbers of timeout(1) and the shell where there is
- * one. */
+/* Reasons outside the command use the numbers of timeout(1) and the shell where there is one. */
 static const int exit_status_of_reason[END_NUM_REASONS] = {
 	[END_TIMEOUT] = 124, [END_OOM] = 128 + SIGKILL, [END_KILLED] = 128 + SIGKILL,
 	[END_TTL] = 124,     [END_IDLE] = 124,          [END_QUOTA] = 125,
@@ -20,7 +17,7 @@ static const int exit_status_of_reason[END_NUM_REASONS] = {
 #define RT_FIRST 32u
 #define RT_LAST 64u
 
-static bool exit_status_skip_prefix(struct slice *s, struct slice with)
+static bool exit_status_skip(struct slice *s, struct slice with)
 {
 	if (s->n < with.n || memcmp(s->p, with.p, with.n) != 0)
 		return false;
@@ -34,16 +31,16 @@ int exit_status_from_signal(const char *name)
 	struct slice s = slice_of(name);
 	uint64_t n = 0;
 
-	(void)exit_status_skip_prefix(&s, SLICE("SIG"));
+	(void)exit_status_skip(&s, SLICE("SIG"));
 	for (int sig = 1; sig < (int)RT_FIRST; sig++)
 		if (sigabbrev_np(sig) && slice_eq(s, slice_of(sigabbrev_np(sig))))
 			return 128 + sig;
-	if (exit_status_skip_prefix(&s, SLICE("RTMIN")) &&
-	    (!s.n || (exit_status_skip_prefix(&s, SLICE("+")) &&
+	if (exit_status_skip(&s, SLICE("RTMIN")) &&
+	    (!s.n || (exit_status_skip(&s, SLICE("+")) &&
 		      str_parse_u64(s, 0, RT_LAST - RT_FIRST, &n) == 0)))
 		return 128 + (int)(RT_FIRST + n);
-	if (exit_status_skip_prefix(&s, SLICE("RTMAX")) &&
-	    (!s.n || (exit_status_skip_prefix(&s, SLICE("-")) &&
+	if (exit_status_skip(&s, SLICE("RTMAX")) &&
+	    (!s.n || (exit_status_skip(&s, SLICE("-")) &&
 		      str_parse_u64(s, 0, RT_LAST - RT_FIRST, &n) == 0)))
 		return 128 + (int)(RT_LAST - n);
 	return 255;

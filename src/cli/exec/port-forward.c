@@ -17,7 +17,7 @@
 #define PORT_TRIES 16 /* to find a port free on both loopback addresses */
 
 /* One end of a forwarded connection. */
-struct port_forward_side {
+struct port_side {
 	int fd;
 	struct client_tls *tls; /* of the daemon's side, over HTTPS */
 	char *bytes;            /* read here, not yet written to the other side */
@@ -26,9 +26,9 @@ struct port_forward_side {
 	short tls_events;          /* what TLS waits for */
 };
 
-struct port_forward_pair {
-	struct port_forward_side side[2];
-	struct port_forward_pair *next;
+struct port_pair {
+	struct port_side side[2];
+	struct port_pair *next;
 };
 
 struct port_forward {
@@ -36,33 +36,19 @@ struct port_forward {
 	struct id sandbox;
 	uint16_t port;
 	int listeners[LISTENERS];
-	struct port_forward_pair *pairs;
+	struct port_pair *pairs;
 	unsigned n;
 	uint64_t accept_after_ns; /* no connection is accepted before */
 };
 
-static ssize_t port_forward_side_read(struct port_forward_side *s, void *to, size_t n)
+/* Check the result of reading or writing; keep what TLS waits for. */
+static bool port_side_has_failed(struct port_side *s, ssize_t r)
 {
-	ssize_t r = s->tls ? client_tls_read(s->tls, to, n) : recv(s->fd, to, n, MSG_DONTWAIT);
-
-	if (r < 0 && !s->tls)
-		r = -errno;
 	s->tls_events = s->tls && r == -EAGAIN ? client_tls_poll_events(s->tls) : 0;
-	return r;
+	return r < 0 && r != -EAGAIN;
 }
 
-static ssize_t port_forward_side_write(struct port_forward_side *s, const void *from, size_t n)
-{
-	ssize_t r = s->tls ? client_tls_write(s->tls, from, n)
-			   : send(s->fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	if (r < 0 && !s->tls)
-		r = -errno;
-	s->tls_events = s->tls && r == -EAGAIN ? client_tls_poll_events(s->tls) : 0;
-	return r;
-}
-
-static void port_forward_side_fini(struct port_forward_side *s)
+static void port_side_fini(struct port_side *s)
 {
 	client_tls_free(s->tls);
 	if (s->fd >= 0)
@@ -70,10 +56,10 @@ static void port_forward_side_fini(struct port_forward_side *s)
 	free(s->bytes);
 }
 
-static void port_forward_pair_free(struct port_forward_pair *p)
+static void port_pair_free(struct port_pair *p)
 {
-	port_forward_side_fini(&p->side[0]);
-	port_forward_side_fini(&p->side[1]);
+	port_side_fini(&p->side[0]);
+	port_side_fini(&p->side[1]);
 	free(p);
 }
 
@@ -96,8 +82,7 @@ static int port_forward_open_tunnel(struct port_forward *f, struct http_client *
 	return r;
 }
 
-static int port_forward_connect(struct port_forward *f, struct port_forward_side *ret,
-				struct cay_err *err)
+static int port_forward_connect(struct port_forward *f, struct port_side *ret, struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
 	int r = port_forward_open_tunnel(f, &h, err);
@@ -119,21 +104,21 @@ static int port_forward_connect(struct port_forward *f, struct port_forward_side
 }
 
 /* False: close the pair. */
-static bool port_forward_side_copy(struct port_forward_side *from, struct port_forward_side *to)
+static bool port_side_copy(struct port_side *from, struct port_side *to)
 {
 	ssize_t n;
 
 	if (!from->n && !from->ended) {
-		n = port_forward_side_read(from, from->bytes, FORWARD_BUF);
-		if (n < 0 && n != -EAGAIN && n != -EINTR)
+		n = dial_read(from->fd, from->tls, from->bytes, FORWARD_BUF);
+		if (port_side_has_failed(from, n))
 			return false;
 		from->ended = n == 0;
 		from->at = 0;
 		from->n = n > 0 ? (size_t)n : 0;
 	}
 	if (from->n) {
-		n = port_forward_side_write(to, from->bytes + from->at, from->n);
-		if (n < 0 && n != -EAGAIN && n != -EINTR)
+		n = dial_write(to->fd, to->tls, from->bytes + from->at, from->n);
+		if (port_side_has_failed(to, n))
 			return false;
 		from->at += n > 0 ? (size_t)n : 0;
 		from->n -= n > 0 ? (size_t)n : 0;
@@ -147,25 +132,17 @@ static bool port_forward_side_copy(struct port_forward_side *from, struct port_f
 	return true;
 }
 
-static bool port_forward_pair_copy(struct port_forward_pair *p)
+static bool port_pair_copy(struct port_pair *p)
 {
-	return port_forward_side_copy(&p->side[0], &p->side[1]) &&
-	       port_forward_side_copy(&p->side[1], &p->side[0]) &&
+	return port_side_copy(&p->side[0], &p->side[1]) &&
+	       port_side_copy(&p->side[1], &p->side[0]) &&
 	       !(p->side[0].shutdown_sent && p->side[1].shutdown_sent);
-}
-
-static short port_forward_side_poll_events(const struct port_forward_side *s,
-					   const struct port_forward_side *other)
-{
-	short events = (short)((!s->n && !s->ended ? POLLIN : 0) | (other->n ? POLLOUT : 0));
-
-	return (short)(events | s->tls_events);
 }
 
 static void port_forward_accept(struct port_forward *f, int listener)
 {
 	auto_close int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct port_forward_pair *p = fd < 0 ? NULL : calloc(1, sizeof(*p));
+	struct port_pair *p = fd < 0 ? NULL : calloc(1, sizeof(*p));
 	struct cay_err err = {};
 
 	/* poll() would report the waiting connection again at once: pause instead of spinning */
@@ -178,7 +155,7 @@ static void port_forward_accept(struct port_forward *f, int listener)
 	p->side[0].bytes = malloc(FORWARD_BUF);
 	if (!p->side[0].bytes || port_forward_connect(f, &p->side[1], &err) < 0) {
 		print_note("%s", err.code ? err.msg : "no memory");
-		port_forward_pair_free(p);
+		port_pair_free(p);
 		return;
 	}
 	p->next = f->pairs;
@@ -188,14 +165,14 @@ static void port_forward_accept(struct port_forward *f, int listener)
 
 static void port_forward_copy_all(struct port_forward *f)
 {
-	for (struct port_forward_pair **at = &f->pairs, *p; (p = *at);) {
-		if (port_forward_pair_copy(p)) {
+	for (struct port_pair **at = &f->pairs, *p; (p = *at);) {
+		if (port_pair_copy(p)) {
 			at = &p->next;
 			continue;
 		}
 		*at = p->next;
 		f->n--;
-		port_forward_pair_free(p);
+		port_pair_free(p);
 	}
 }
 
@@ -212,13 +189,13 @@ static int port_forward_poll_once(struct port_forward *f)
 	for (size_t k = 0; k < LISTENERS; k++)
 		polls[n++] = (struct pollfd){ .fd = rests || full ? -1 : f->listeners[k],
 					      .events = POLLIN };
-	for (const struct port_forward_pair *p = f->pairs; p; p = p->next)
+	for (const struct port_pair *p = f->pairs; p; p = p->next)
 		for (size_t k = 0; k < 2; k++) {
-			const struct port_forward_side *s = &p->side[k];
+			const struct port_side *s = &p->side[k];
+			short in = !s->n && !s->ended ? POLLIN : 0;
+			short out = p->side[!k].n ? POLLOUT : 0;
 
-			polls[n++] = (struct pollfd){ .fd = s->fd,
-						      .events = port_forward_side_poll_events(
-							      s, &p->side[!k]) };
+			polls[n++] = (struct pollfd){ s->fd, (short)(in | out | s->tls_events), 0 };
 			if (s->tls && client_tls_has_buffered(s->tls) && !s->n && !s->ended)
 				wait = 0;
 		}
@@ -299,10 +276,10 @@ int port_forward_run(struct api *a, const struct id *sandbox, uint16_t local, ui
 	while (r >= 0)
 		r = port_forward_poll_once(&f);
 	while (f.pairs) {
-		struct port_forward_pair *p = f.pairs;
+		struct port_pair *p = f.pairs;
 
 		f.pairs = p->next;
-		port_forward_pair_free(p);
+		port_pair_free(p);
 	}
 	for (size_t i = 0; i < LISTENERS; i++)
 		if (f.listeners[i] >= 0)

@@ -4,9 +4,8 @@
 /*
  * port-forward - forward local TCP connections to a port of a sandbox
  *
- * Listens on loopback only, IPv4 and IPv6.  Each connection gets one port.connect to the
- * daemon.  A half-close is passed on over plain connections; over TLS the end of one side
- * ends both.
+ * Listens on loopback only, IPv4 and IPv6.  Each connection gets one port.connect to the daemon.  A
+ * half-close is passed on over plain connections; over TLS the end of one side ends both.
  *
  * Bounded: FORWARD_MAX connections, FORWARD_BUF bytes each way.  Connecting blocks the other
  * connections, so it may take FORWARD_REACH_MS at most, and the reply as long again.

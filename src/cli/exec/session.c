@@ -33,7 +33,7 @@ struct session {
 	struct session_result *ret;
 	struct id exec;
 	struct session_line lines[2];
-	struct stdin_forward stdin_forward;
+	struct stdin_forward input;
 	bool has_end;
 	bool is_regular_file[FRAME_NUM_STREAMS]; /* may be written to in one piece */
 	unsigned tries;
@@ -166,6 +166,16 @@ static int session_line_note_break(struct session *s, struct session_line *l, st
 	return 0;
 }
 
+/* Reconnect after failure r, which s->why describes, unless it is of the exec. */
+static int session_line_handle_break(struct session *s, struct session_line *l, int r,
+				     struct cay_err *err)
+{
+	if (session_can_reconnect(r, &s->why))
+		return session_line_note_break(s, l, err);
+	*err = s->why;
+	return r;
+}
+
 int session_end_decode(struct api *a, struct slice json, struct end *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
@@ -242,17 +252,14 @@ static int session_line_read_items(struct session *s, struct session_line *l, st
 		return 0;
 	buf_clear(&l->http.body);
 	l->at = 0;
-	if (l->http.reply_complete && !l->finished && s->spec->once) {
-		l->finished = true;
+	if (!l->http.reply_complete || l->finished)
 		return 0;
-	}
-	if (l->http.reply_complete && !l->finished) {
-		s->why = (struct cay_err){};
-		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE,
-			       "the stream stopped before the end of the exec");
-		return session_line_note_break(s, l, err);
-	}
-	return 0;
+	l->finished = s->spec->once;
+	if (l->finished)
+		return 0;
+	s->why = (struct cay_err){};
+	(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped before the end of the exec");
+	return session_line_note_break(s, l, err);
 }
 
 static int session_line_receive(struct session *s, struct session_line *l, struct cay_err *err)
@@ -261,20 +268,12 @@ static int session_line_receive(struct session *s, struct session_line *l, struc
 
 	s->why = (struct cay_err){};
 	r = http_client_receive(&l->http, &s->why);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN || (r < 0 && l->finished))
 		return 0;
-	if (r < 0 && l->finished)
-		return 0;
-	if (r < 0 && session_can_reconnect(r, &s->why))
-		return session_line_note_break(s, l, err);
-	if (r < 0) {
-		*err = s->why;
-		return r;
-	}
-	return session_line_read_items(s, l, err);
+	return r < 0 ? session_line_handle_break(s, l, r, err) : session_line_read_items(s, l, err);
 }
 
-static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
+static int session_reopen_lines(struct session *s, struct cay_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
 		struct session_line *l = &s->lines[i];
@@ -284,14 +283,8 @@ static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 			continue;
 		s->why = (struct cay_err){};
 		r = session_line_reopen(s, l, &s->why);
-		if (r < 0 && s->api->intr.quit)
-			return 0;
-		if (r < 0 && !session_can_reconnect(r, &s->why)) {
-			*err = s->why;
-			return r;
-		}
 		if (r < 0)
-			return session_line_note_break(s, l, err);
+			return s->api->intr.quit ? 0 : session_line_handle_break(s, l, r, err);
 		/* poll() does not report items that arrived with the head */
 		r = session_line_read_items(s, l, err);
 		if (r < 0)
@@ -300,16 +293,20 @@ static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 	return 0;
 }
 
+static int session_line_write_fd(const struct session_line *l)
+{
+	return l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+}
+
 /* After POLLOUT, up to PIPE_BUF bytes can be written without blocking. */
 static int session_line_write_output(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	int fd = l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
 	size_t n = l->pending_write.n;
 	ssize_t done;
 
 	if (!s->is_regular_file[l->pending_write.stream] && n > 4096)
 		n = 4096;
-	done = write(fd, l->pending_write.p, n);
+	done = write(session_line_write_fd(l), l->pending_write.p, n);
 	if (done < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (done < 0 && errno == EPIPE) {
@@ -345,11 +342,11 @@ static uint64_t session_prepare_poll(const struct session *s, struct pollfd p[st
 	for (size_t i = 0; i < P_NUM; i++)
 		p[i] = (struct pollfd){ .fd = -1 };
 	p[P_SIGNAL] = (struct pollfd){ .fd = s->api->intr.fd, .events = POLLIN };
-	if (s->stdin_forward.state != STDIN_FORWARD_FINISHED) {
-		stdin_forward_poll_events(&s->stdin_forward, &p[P_STDIN].events, &p[P_FEED].events);
+	if (s->input.state != STDIN_FINISHED) {
+		stdin_forward_poll_events(&s->input, &p[P_STDIN].events, &p[P_FEED].events);
 		p[P_STDIN].fd = p[P_STDIN].events ? STDIN_FILENO : -1;
-		p[P_FEED].fd = s->stdin_forward.http.fd;
-		if (s->stdin_forward.n_early || http_client_has_buffered(&s->stdin_forward.http))
+		p[P_FEED].fd = s->input.http.fd;
+		if (s->input.n_early || http_client_has_buffered(&s->input.http))
 			deadline = 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
@@ -360,15 +357,11 @@ static uint64_t session_prepare_poll(const struct session *s, struct pollfd p[st
 		if (l->broken)
 			deadline = deadline < s->retry_ns ? deadline : s->retry_ns;
 		else if (l->pending_write.n)
-			p[P_WRITE + i] =
-				(struct pollfd){ .fd = l->pending_write.stream == FRAME_STDOUT
-							       ? STDOUT_FILENO
-							       : STDERR_FILENO,
-						 .events = POLLOUT };
+			p[P_WRITE + i] = (struct pollfd){ session_line_write_fd(l), POLLOUT, 0 };
 		else
-			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd,
-							 .events = http_client_poll_events(
-								 &l->http, POLLIN) };
+			p[P_LINE + i] =
+				(struct pollfd){ l->http.fd,
+						 http_client_poll_events(&l->http, POLLIN), 0 };
 		/* poll() does not report buffered bytes */
 		if (p[P_LINE + i].fd >= 0 && http_client_has_buffered(&l->http))
 			deadline = 0;
@@ -400,9 +393,9 @@ static int session_poll_once(struct session *s, struct cay_err *err)
 			r = session_line_receive(s, &s->lines[i], err);
 	}
 	if (r >= 0 && clk_boot_ns(&clk_system) >= s->retry_ns)
-		r = session_reopen_broken_lines(s, err);
-	if (r >= 0 && s->stdin_forward.state != STDIN_FORWARD_FINISHED)
-		r = stdin_forward_continue(&s->stdin_forward, p[P_STDIN].revents != 0,
+		r = session_reopen_lines(s, err);
+	if (r >= 0 && s->input.state != STDIN_FINISHED)
+		r = stdin_forward_continue(&s->input, p[P_STDIN].revents != 0,
 					   p[P_FEED].revents != 0, err);
 	return r;
 }
@@ -416,20 +409,17 @@ static bool session_is_finished(const struct session *s)
 }
 
 /* Mark the lines broken, so that the loop opens them at their offsets. */
-static int session_watch_existing_exec(struct session *s)
+static int session_watch_exec(struct session *s)
 {
-	static const struct {
-		unsigned mask;
-		enum frame_stream stream;
-	} both[] = { { OUT, FRAME_STDOUT }, { ERR, FRAME_STDERR } };
+	static const enum frame_stream both[] = { FRAME_STDOUT, FRAME_STDERR };
 
 	s->exec = s->ret->exec = s->spec->exec;
 	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
 		struct session_line *l = &s->lines[i];
 
-		l->mask = s->spec->streams & both[i].mask;
-		l->stream = frame_reader_create(both[i].mask);
-		l->stream.next[both[i].stream] = s->spec->offset;
+		l->mask = s->spec->streams & STREAM_BIT(both[i]);
+		l->stream = frame_reader_create(STREAM_BIT(both[i]));
+		l->stream.next[both[i]] = s->spec->offset;
 		l->broken = true;
 	}
 	return 0;
@@ -437,13 +427,12 @@ static int session_watch_existing_exec(struct session *s)
 
 static int session_run_loop(struct session *s, struct cay_err *err)
 {
-	int r = s->spec->watch_existing ? session_watch_existing_exec(s)
-					: session_start_exec(s, err);
+	int r = s->spec->watch_existing ? session_watch_exec(s) : session_start_exec(s, err);
 
 	if (r < 0)
 		return r;
 	if (s->spec->request.stdin_open)
-		stdin_forward_start(&s->stdin_forward, &s->spec->sandbox, &s->exec);
+		stdin_forward_start(&s->input, &s->spec->sandbox, &s->exec);
 	r = session_line_read_items(s, &s->lines[0], err);
 	while (r >= 0 && !s->ret->quit && !session_is_finished(s))
 		r = session_poll_once(s, err);
@@ -458,12 +447,12 @@ int session_run(struct api *a, const struct session_spec *spec, struct session_r
 			     .spec = &mine,
 			     .ret = ret,
 			     .lines = { { .http = HTTP_INIT }, { .http = HTTP_INIT } },
-			     .stdin_forward = { .http = HTTP_INIT } };
+			     .input = { .http = HTTP_INIT } };
 	struct stat st;
 	int r;
 
 	*ret = (struct session_result){};
-	mine.request.stdin_open = spec->forward_stdin && stdin_forward_init(&s.stdin_forward, a);
+	mine.request.stdin_open = spec->forward_stdin && stdin_forward_init(&s.input, a);
 	s.is_regular_file[FRAME_STDOUT] = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
 	s.is_regular_file[FRAME_STDERR] = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
 	r = session_run_loop(&s, err);
@@ -471,7 +460,7 @@ int session_run(struct api *a, const struct session_spec *spec, struct session_r
 		ret->quit = 128 + a->intr.signo;
 		r = 0;
 	}
-	stdin_forward_fini(&s.stdin_forward);
+	http_client_fini(&s.input.http);
 	for (size_t i = 0; i < ARRAY_SIZE(s.lines); i++)
 		http_client_fini(&s.lines[i].http);
 	return r;

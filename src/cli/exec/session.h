@@ -8,9 +8,8 @@
  * reports how it ended.  One poll loop; output that cannot be written is not read, so a slow
  * terminal slows the command and at most 64 KiB are held.
  *
- * When a connection breaks, output continues by offset through exec.output, one connection
- * for each stream, after up to SESSION_TRIES attempts in a row without a byte; more over a
- * context.
+ * When a connection breaks, output continues by offset through exec.output, one connection for each
+ * stream, after up to SESSION_TRIES attempts in a row without a byte; more over a context.
  */
 #include "cli/client/api.h"
 

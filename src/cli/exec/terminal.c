@@ -21,7 +21,7 @@ struct terminal {
 	struct api *api;
 	const struct terminal_spec *spec;
 	struct terminal_result *ret;
-	struct attach_client attach_client;
+	struct attach_client attach;
 	struct detach_keys detach_keys;
 	int signals; /* signalfd for SIGWINCH, SIGCONT, SIGQUIT */
 	bool raw, may_have_queried;
@@ -91,7 +91,7 @@ static int terminal_send_size(struct terminal *t, struct cay_err *err)
 	t->cols = cols;
 	t->rows = rows;
 	frame_size_encode(cols, rows, bytes);
-	return attach_client_send_frame(&t->attach_client, &f, err);
+	return attach_client_send_frame(&t->attach, &f, err);
 }
 
 static int terminal_handle_role(struct terminal *t, const struct frame *f, struct cay_err *err)
@@ -123,19 +123,19 @@ static int terminal_send_input(struct terminal *t, struct cay_err *err)
 	uint64_t end = t->base + t->held.len;
 	struct frame f = { .type = FRAME_DATA, .stream = FRAME_STDIN, .offset = t->sent };
 
-	if (!terminal_can_send(t) || http_client_has_unsent(&t->attach_client.http))
+	if (!terminal_can_send(t) || http_client_has_unsent(&t->attach.http))
 		return 0;
 	if (t->sent < end) {
 		f.content = (const uint8_t *)t->held.data + (t->sent - t->base);
 		f.length = (uint32_t)(end - t->sent < PIECE ? end - t->sent : PIECE);
 		t->sent += f.length;
-		return attach_client_send_frame(&t->attach_client, &f, err);
+		return attach_client_send_frame(&t->attach, &f, err);
 	}
 	if (!t->eof || t->eof_sent || t->spec->tty)
 		return 0;
 	t->eof_sent = true;
 	f.type = FRAME_EOF;
-	return attach_client_send_frame(&t->attach_client, &f, err);
+	return attach_client_send_frame(&t->attach, &f, err);
 }
 
 static bool terminal_wants_input(const struct terminal *t)
@@ -256,8 +256,7 @@ static int terminal_connect(struct terminal *t, struct cay_err *err)
 
 	t->offset_known = t->eof_sent = false;
 	t->cols = t->rows = 0;
-	return attach_client_open(&t->attach_client, t->api, &t->spec->sandbox, &t->spec->exec, &q,
-				  err);
+	return attach_client_open(&t->attach, t->api, &t->spec->sandbox, &t->spec->exec, &q, err);
 }
 
 static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
@@ -281,44 +280,42 @@ static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
 /* Handle frames until there is output to write. */
 static int terminal_handle_frames(struct terminal *t, struct cay_err *err)
 {
-	int r = 1;
-
-	while (r > 0 && !t->pending_write.n && !t->ended) {
+	while (!t->pending_write.n && !t->ended) {
 		struct frame f;
+		int r = attach_client_next_frame(&t->attach, &f, err);
 
-		r = attach_client_next_frame(&t->attach_client, &f, err);
 		t->needs_bytes = r == 0;
-		if (r > 0 && f.type == FRAME_DATA && !t->spec->tty) {
+		if (r <= 0)
+			return r;
+		if (f.type == FRAME_DATA && !t->spec->tty) {
 			/* the server keeps unacknowledged output for a reconnect */
 			struct frame ack = { .type = FRAME_TAKEN,
 					     .stream = f.stream,
 					     .offset = f.offset + f.length };
-			int sent = attach_client_send_frame(&t->attach_client, &ack, err);
 
-			r = sent < 0 ? sent : r;
+			r = attach_client_send_frame(&t->attach, &ack, err);
 		}
-		if (r > 0) {
-			int taken_r = terminal_handle_frame(t, &f, err);
-
-			r = taken_r < 0 ? taken_r : r;
-		}
+		if (r >= 0)
+			r = terminal_handle_frame(t, &f, err);
+		if (r < 0)
+			return r;
 	}
-	return r < 0 ? r : 0;
+	return 0;
 }
 
 static int terminal_exchange_bytes(struct terminal *t, const struct pollfd *p, struct cay_err *err)
 {
 	int r = 0;
 
-	if (http_client_has_unsent(&t->attach_client.http)) {
-		r = http_client_flush(&t->attach_client.http);
+	if (http_client_has_unsent(&t->attach.http)) {
+		r = http_client_flush(&t->attach.http);
 		/* the reason may still be readable */
 		if (r < 0 && r != -EAGAIN)
-			t->attach_client.http.sent = t->attach_client.http.out.len;
+			t->attach.http.sent = t->attach.http.out.len;
 		r = 0;
 	}
-	if (t->needs_bytes && (p->revents || http_client_has_buffered(&t->attach_client.http)))
-		r = http_client_receive(&t->attach_client.http, err);
+	if (t->needs_bytes && (p->revents || http_client_has_buffered(&t->attach.http)))
+		r = http_client_receive(&t->attach.http, err);
 	return r == -EAGAIN ? 0 : r;
 }
 
@@ -334,20 +331,6 @@ static void terminal_read_signals(struct terminal *t)
 	}
 }
 
-static int terminal_open_signals(struct terminal *t, struct cay_err *err)
-{
-	sigset_t set;
-
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGWINCH);
-	(void)sigaddset(&set, SIGCONT);
-	(void)sigaddset(&set, SIGQUIT);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
-	t->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return t->signals < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a signalfd") : 0;
-}
-
 enum { P_INTR, P_SIGNALS, P_STDIN, P_LINE, P_WRITE, P_NUM };
 
 static bool terminal_is_leaving(const struct terminal *t)
@@ -359,7 +342,7 @@ static bool terminal_is_leaving(const struct terminal *t)
 
 static int terminal_poll_once(struct terminal *t, struct cay_err *err)
 {
-	const struct http_client *h = &t->attach_client.http;
+	const struct http_client *h = &t->attach.http;
 	short line =
 		(short)((t->needs_bytes ? POLLIN : 0) | (http_client_has_unsent(h) ? POLLOUT : 0));
 	struct pollfd p[P_NUM] = {
@@ -423,11 +406,12 @@ int terminal_run(struct api *a, const struct terminal_spec *spec, struct termina
 	struct terminal t = { .api = a,
 			      .spec = spec,
 			      .ret = ret,
-			      .attach_client = ATTACH_CLIENT_INIT,
+			      .attach = ATTACH_CLIENT_INIT,
 			      .detach_keys = spec->detach_keys,
 			      .signals = -EBADF,
 			      .held = BUF_INIT(TERMINAL_HELD + 1) };
-	int r = terminal_open_signals(&t, err);
+	static const int signals[] = { SIGWINCH, SIGCONT, SIGQUIT };
+	int r = interrupt_open_signalfd(signals, ARRAY_SIZE(signals), &t.signals, err);
 
 	*ret = (struct terminal_result){};
 	if (r >= 0 && spec->tty && isatty(STDIN_FILENO)) {
@@ -438,7 +422,7 @@ int terminal_run(struct api *a, const struct terminal_spec *spec, struct termina
 		r = terminal_run_loop(&t, err);
 	if (t.raw)
 		tty_restore(t.may_have_queried);
-	attach_client_fini(&t.attach_client);
+	attach_client_fini(&t.attach);
 	buf_fini(&t.held);
 	cay_closep(&t.signals);
 	return r;

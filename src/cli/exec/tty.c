@@ -75,9 +75,8 @@ void tty_set_raw_again(void)
 		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
 }
 
-/* Ask for the cursor's position at two random places.  The output cannot have predicted
- * them, so a terminal that reports both has answered all earlier queries.  Returns the
- * answer's length. */
+/* Ask for the cursor's position at two random places.  The output cannot have predicted them, so a
+ * terminal that reports both has answered all earlier queries.  Returns the answer's length. */
 static size_t tty_format_cursor_query(char question[static ASK_MAX], char answer[static ASK_MAX])
 {
 	uint16_t cols = 80, rows = 24;

@@ -5,51 +5,27 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include "base/id.h"
 #include "base/path.h"
+#include "cli/client/context.h"
 
 #define SUFFIX ".group"
 #define RANDOM 12 /* letters of 32: 60 bits */
 
-static int agent_group_format_dir(struct buf *ret, struct cay_err *err)
+static int agent_group_open_dir(struct buf *path, int *ret, struct cay_err *err)
 {
-	const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-	int r;
+	int r = xdg_dir_format("XDG_STATE_HOME", ".local/state", path, err);
 
-	if (xdg && xdg[0] == '/')
-		r = buf_printf(ret, "%s/cay", xdg);
-	else if (home && home[0] == '/')
-		r = buf_printf(ret, "%s/.local/state/cay", home);
-	else
+	if (r > 0)
 		return cay_fail(err, CAY_E_INVALID,
 				"the group is kept in ~/.local/state/cay, and HOME is not set");
-	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/.local/state/cay is too long")
-		     : 0;
-}
-
-static int agent_group_open_dir(struct buf *path, int *ret_fd, struct cay_err *err)
-{
-	int r = agent_group_format_dir(path, err);
-
-	/* path->data[0] is '/': begin with the first name */
-	for (char *p = r < 0 ? NULL : path->data + 1; p;) {
-		char *slash = strchr(p, '/');
-
-		if (slash)
-			*slash = 0;
-		if (mkdir(path->data, 0700) < 0 && errno != EEXIST)
-			return cay_fail_sys(err, CAY_E_INVALID, errno, "create '%s'", path->data);
-		if (slash)
-			*slash = '/';
-		p = slash ? slash + 1 : NULL;
-	}
+	if (r >= 0)
+		r = xdg_dir_create(path, err);
 	if (r < 0)
 		return r;
-	*ret_fd = open(buf_str(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret_fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(path))
-			   : 0;
+	*ret = open(buf_str(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(path)) : 0;
 }
 
 static int agent_group_create(int dir, const char *file, char ret[static GROUP_MAX],

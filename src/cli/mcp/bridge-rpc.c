@@ -7,29 +7,22 @@
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
 #define HEADER_MAX 1024
 
-static const struct json_limits bridge_rpc_json_limits = { .bytes = RPC_MAX,
-							   .depth = 64,
-							   .values = 400000 };
+static const struct json_limits rpc_limits = { .bytes = RPC_MAX, .depth = 64, .values = 400000 };
 
 /* The member of params that the Mcp-Name header repeats. */
 static const struct {
 	const char *method, *member;
-} bridge_rpc_name_members[] = {
+} name_members[] = {
 	{ "tools/call", "name" },  { "prompts/get", "name" },    { "resources/read", "uri" },
 	{ "tasks/get", "taskId" }, { "tasks/update", "taskId" }, { "tasks/cancel", "taskId" },
 };
-
-static bool bridge_rpc_id_is_valid(const json_t *id)
-{
-	return json_is_string(id) || json_is_integer(id);
-}
 
 int bridge_rpc_parse(struct slice text, struct bridge_rpc *ret, enum bridge_rpc_code *ret_code,
 		     struct cay_err *err)
 {
 	auto_json tree = NULL;
 	const json_t *method, *id;
-	int r = json_parse(text, &bridge_rpc_json_limits, &tree, err);
+	int r = json_parse(text, &rpc_limits, &tree, err);
 
 	*ret_code = RPC_UNREADABLE;
 	if (r < 0)
@@ -44,12 +37,11 @@ int bridge_rpc_parse(struct slice text, struct bridge_rpc *ret, enum bridge_rpc_
 		return cay_fail(err, CAY_E_INVALID, "not a JSON-RPC 2.0 message");
 	if (method && !json_is_string(method))
 		return cay_fail(err, CAY_E_INVALID, "method is not a string");
-	if (method && id && !bridge_rpc_id_is_valid(id))
+	if (method && id && !json_is_string(id) && !json_is_integer(id))
 		return cay_fail(err, CAY_E_INVALID, "id is neither a string nor an integer");
 	if (!method && !json_object_get(tree, "result") && !json_object_get(tree, "error"))
 		return cay_fail(err, CAY_E_INVALID, "the message has no method");
-	*ret = (struct bridge_rpc){ .method = json_string_value(method), .id = id };
-	ret->tree = tree;
+	*ret = (struct bridge_rpc){ tree, json_string_value(method), id };
 	tree = NULL;
 	return 0;
 }
@@ -93,10 +85,9 @@ static int bridge_rpc_add_header(struct buf *out, const char *name, const char *
 
 static const char *bridge_rpc_find_name(const struct bridge_rpc *m, const json_t *params)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(bridge_rpc_name_members); i++)
-		if (str_eq(m->method, bridge_rpc_name_members[i].method))
-			return json_string_value(
-				json_object_get(params, bridge_rpc_name_members[i].member));
+	for (size_t i = 0; i < ARRAY_SIZE(name_members); i++)
+		if (str_eq(m->method, name_members[i].method))
+			return json_string_value(json_object_get(params, name_members[i].member));
 	return NULL;
 }
 
@@ -106,18 +97,17 @@ int bridge_rpc_format_headers(const struct bridge_rpc *m, const char *version, s
 	const json_t *params = json_object_get(m->tree, "params");
 	const char *claims =
 		json_string_value(json_object_get(json_object_get(params, "_meta"), META_VERSION));
-	const char *name;
-	int r = 0;
+	const char *name, *stated = claims ? claims : version;
+	int r = stated[0] || claims
+			? bridge_rpc_add_header(out, "MCP-Protocol-Version", stated, err)
+			: 0;
 
 	/* legacy clients negotiate a version by initialize; modern ones state it in each
 	 * message, and only those have the other two headers */
-	if (!claims)
-		return version[0] ? bridge_rpc_add_header(out, "MCP-Protocol-Version", version, err)
-				  : 0;
-	r = bridge_rpc_add_header(out, "MCP-Protocol-Version", claims, err);
-	if (r >= 0 && m->method)
-		r = bridge_rpc_add_header(out, "Mcp-Method", m->method, err);
-	name = m->method ? bridge_rpc_find_name(m, params) : NULL;
+	if (r < 0 || !claims || !m->method)
+		return r;
+	r = bridge_rpc_add_header(out, "Mcp-Method", m->method, err);
+	name = bridge_rpc_find_name(m, params);
 	return r < 0 || !name ? r : bridge_rpc_add_header(out, "Mcp-Name", name, err);
 }
 

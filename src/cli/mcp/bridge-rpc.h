@@ -39,7 +39,6 @@ void bridge_rpc_fini(struct bridge_rpc *m);
 void bridge_rpc_read_version(const struct bridge_rpc *answer, char ret[static RPC_VERSION_MAX]);
 /* The id of the request that a message cancels, or NULL. */
 const json_t *bridge_rpc_find_cancelled_id(const struct bridge_rpc *m);
-/* Whether the message answers the request of this id. */
 bool bridge_rpc_is_answer_to(const struct bridge_rpc *m, const json_t *id);
 
 /* Append the text of a valid message as one line. */

@@ -33,14 +33,6 @@ static int cmd_mcp_check_args(const struct mcp_args *a, struct cay_err *err)
 	return 0;
 }
 
-static int cmd_mcp_fail_no_key(struct cli *c, int errnum, struct cay_err *err)
-{
-	api_hint_set(&c->api,
-		     "run it as root, or add a context with your key: 'cay context add --url URL "
-		     "--token-file FILE NAME', then 'cay context use NAME'");
-	return cay_fail_sys(err, CAY_E_FORBIDDEN, errnum, "read the operator key of this machine");
-}
-
 /* Any user who can read the operator key may use it. */
 static int cmd_mcp_read_local_token(struct cli *c, struct context *to, struct cay_err *err)
 {
@@ -50,8 +42,13 @@ static int cmd_mcp_read_local_token(struct cli *c, struct context *to, struct ca
 
 	if (r >= 0)
 		r = path_read(state, "db/operator.key", &text);
-	if (r < 0)
-		return cmd_mcp_fail_no_key(c, -r, err);
+	if (r < 0) {
+		api_hint_set(&c->api,
+			     "run it as root, or add a context with your key: 'cay context add "
+			     "--url URL --token-file FILE NAME', then 'cay context use NAME'");
+		return cay_fail_sys(err, CAY_E_FORBIDDEN, -r,
+				    "read the operator key of this machine");
+	}
 	r = context_token_parse((struct slice){ text.data, text.len }, to->token, err);
 	explicit_bzero(text.data, text.cap);
 	return r;

@@ -53,13 +53,6 @@ static void bridge_fini(struct bridge *b)
 
 #define auto_bridge CAY_CLEANUP(bridge_fini) struct bridge
 
-static bool bridge_reply_has_type(const struct http_client *h, struct slice type)
-{
-	struct slice rest = slice_of(h->reply_headers.type);
-
-	return slice_eq(slice_trim(slice_cut(&rest, ';')), type);
-}
-
 /* Report to the client if it waits for an answer, otherwise on stderr. */
 static int bridge_report_failure(struct bridge *b, const json_t *id, enum bridge_rpc_code code,
 				 const struct cay_err *why, struct cay_err *err)
@@ -168,9 +161,9 @@ static int bridge_call_read_reply(struct bridge *b, struct bridge_call *c, struc
 		bridge_call_fini(c);
 		return 0;
 	}
-	if (bridge_reply_has_type(&c->http, SLICE("text/event-stream")))
+	if (http_client_has_type(&c->http, "text/event-stream"))
 		return bridge_call_fail_misbehaved(b, c, "the stream ended without an answer", err);
-	if (!bridge_reply_has_type(&c->http, SLICE("application/json")))
+	if (!http_client_has_type(&c->http, "application/json"))
 		return bridge_call_fail_misbehaved(b, c, "no JSON", err);
 	r = bridge_call_forward_message(b, c, body, &why, err);
 	if (r > 0 && c->http.status >= 400)
@@ -218,8 +211,7 @@ static int bridge_call_continue(struct bridge *b, struct bridge_call *c, struct 
 		r = http_client_receive(&c->http, &why);
 		if (r < 0 && r != -EAGAIN)
 			return bridge_call_fail(b, c, &why, err);
-		if (c->http.head_complete &&
-		    bridge_reply_has_type(&c->http, SLICE("text/event-stream"))) {
+		if (c->http.head_complete && http_client_has_type(&c->http, "text/event-stream")) {
 			int done = bridge_call_read_events(b, c, err);
 
 			if (done < 0 || !c->used)
@@ -232,9 +224,16 @@ static int bridge_call_continue(struct bridge *b, struct bridge_call *c, struct 
 static int bridge_call_start(struct bridge *b, struct bridge_call *c, const struct bridge_rpc *m,
 			     struct slice line, struct cay_err *why)
 {
-	const struct dial *to = &b->api->dial;
+	const struct context *to = &b->api->dial.context;
 	auto_buf more = BUF_INIT(KIB(8));
 	char host[URL_MAX];
+	struct http_client_request request = { .method = "POST",
+					       .target = b->target,
+					       .host = host,
+					       .token = to->token,
+					       .accept = BOTH,
+					       .content_type = "application/json",
+					       .body_length = line.n };
 	int r = bridge_rpc_format_headers(m, b->version, &more, why);
 
 	if (r >= 0 && b->session[0] && buf_printf(&more, "Mcp-Session-Id: %s\r\n", b->session) < 0)
@@ -246,24 +245,12 @@ static int bridge_call_start(struct bridge *b, struct bridge_call *c, const stru
 	c->is_initialize = m->method && str_eq(m->method, "initialize");
 	if (buf_append(&c->body, line.p, line.n) < 0)
 		return cay_no_memory(why);
-	r = http_client_open(&c->http, &b->api->dial,
-			     clk_boot_ns(&clk_system) + b->api->timeout_ms * NS_PER_MS,
-			     &b->api->intr, why);
-	if (r < 0) {
-		api_hint_set(b->api, to->hint ? to->hint : "");
+	r = api_connect(b->api, &c->http, why);
+	if (r < 0)
 		return r;
-	}
-	url_format_authority(&to->context.url, host);
-	r = http_client_queue_request(
-		&c->http, &(struct http_client_request){ .method = "POST",
-							 .target = b->target,
-							 .host = host,
-							 .token = to->context.token,
-							 .accept = BOTH,
-							 .content_type = "application/json",
-							 .extra_headers = buf_str(&more),
-							 .body_length = line.n });
-	return r < 0 ? cay_no_memory(why) : 0;
+	url_format_authority(&to->url, host);
+	request.extra_headers = buf_str(&more);
+	return http_client_queue_request(&c->http, &request) < 0 ? cay_no_memory(why) : 0;
 }
 
 static struct bridge_call *bridge_find_unused_call(struct bridge *b)
@@ -346,20 +333,21 @@ static int bridge_handle_lines(struct bridge *b, struct cay_err *err)
 
 static int bridge_read_stdin(struct bridge *b, struct cay_err *err)
 {
+	size_t room;
 	ssize_t n;
 
-	if (b->in.len == RPC_MAX) {
-		int r = b->skips_line ? 0 : bridge_refuse_long_line(b, err);
+	if (b->in.len == RPC_MAX && !b->skips_line) {
+		int r = bridge_refuse_long_line(b, err);
 
 		if (r < 0)
 			return r;
 	}
 	if (b->skips_line)
 		buf_clear(&b->in);
-	if (buf_reserve(&b->in, b->in.max - b->in.len < PIECE ? b->in.max - b->in.len : PIECE) < 0)
+	room = b->in.max - b->in.len < PIECE ? b->in.max - b->in.len : PIECE;
+	if (buf_reserve(&b->in, room) < 0)
 		return cay_no_memory(err);
-	n = read(STDIN_FILENO, b->in.data + b->in.len,
-		 b->in.max - b->in.len < PIECE ? b->in.max - b->in.len : PIECE);
+	n = read(STDIN_FILENO, b->in.data + b->in.len, room);
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "read standard input");
 	if (n == 0) {

@@ -12,7 +12,7 @@ static const struct {
 	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
 };
 
-void doctor_finding_report(struct doctor_finding *f, enum doctor_verdict v, const char *fmt, ...)
+void finding_set(struct doctor_finding *f, enum doctor_verdict v, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -26,7 +26,13 @@ void doctor_finding_report(struct doctor_finding *f, enum doctor_verdict v, cons
 	va_end(ap);
 }
 
-/* Parse the number at *s and move *s past it. */
+void doctor_check_run(struct cli *c, const struct doctor_check *row, struct doctor_finding *ret)
+{
+	*ret = (struct doctor_finding){ c, row, VERDICT_WARN, BUF_INIT(DOCTOR_FOUND_MAX) };
+	row->run(ret);
+	finding_set(ret, VERDICT_WARN, "could not be checked");
+}
+
 static uint64_t doctor_version_part_parse(const char **s)
 {
 	uint64_t v = 0;
@@ -58,13 +64,12 @@ struct doctor_report {
 	unsigned count[VERDICT_NUM];
 };
 
-static int doctor_report_add_text(struct doctor_report *rep, const struct doctor_check *row,
-				  const struct doctor_finding *f)
+static int doctor_report_add_text(struct doctor_report *rep, const struct doctor_finding *f)
 {
-	const char *advice = f->verdict == VERDICT_OK ? "" : row->advice;
+	const char *advice = f->verdict == VERDICT_OK ? "" : f->row->advice;
 	int r = buf_printf(&rep->text, "%s%-4s%s  %-18s ",
 			   rep->colour ? verdicts[f->verdict].colour : "",
-			   verdicts[f->verdict].name, rep->colour ? "\033[0m" : "", row->name);
+			   verdicts[f->verdict].name, rep->colour ? "\033[0m" : "", f->row->name);
 
 	if (r >= 0)
 		r = print_append_escaped(&rep->text,
@@ -72,17 +77,16 @@ static int doctor_report_add_text(struct doctor_report *rep, const struct doctor
 	return r < 0 ? r : buf_printf(&rep->text, "%s%s\n", *advice ? "; " : "", advice);
 }
 
-static void doctor_report_add_json(struct doctor_report *rep, const struct doctor_check *row,
-				   const struct doctor_finding *f)
+static void doctor_report_add_json(struct doctor_report *rep, const struct doctor_finding *f)
 {
 	struct jw *w = &rep->json;
 
 	jw_object_begin(w, NULL);
-	jw_str(w, "name", row->name);
+	jw_str(w, "name", f->row->name);
 	jw_str(w, "verdict", verdicts[f->verdict].name);
 	jw_slice(w, "found", (struct slice){ buf_str(&f->found), f->found.len });
 	if (f->verdict != VERDICT_OK)
-		jw_str(w, "advice", row->advice);
+		jw_str(w, "advice", f->row->advice);
 	jw_end(w);
 }
 
@@ -92,16 +96,14 @@ static int doctor_checks_run(struct cli *c, const struct doctor_check *rows,
 	int r = 0;
 
 	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
-		struct doctor_finding f = { .verdict = VERDICT_WARN,
-					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+		struct doctor_finding f;
 
-		row->run(c, row, &f);
-		doctor_finding_report(&f, VERDICT_WARN, "could not be checked");
+		doctor_check_run(c, row, &f);
 		rep->count[f.verdict]++;
 		if (rep->as_json)
-			doctor_report_add_json(rep, row, &f);
+			doctor_report_add_json(rep, &f);
 		else
-			r = doctor_report_add_text(rep, row, &f);
+			r = doctor_report_add_text(rep, &f);
 		buf_fini(&f.found);
 	}
 	return r;

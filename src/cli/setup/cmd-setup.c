@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <poll.h>
 #include <stdarg.h>
 
 #include "base/path.h"
@@ -24,7 +23,7 @@ static const struct opt rows[] = {
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
-const struct setup_step setup_steps[] = {
+static const struct setup_step setup_steps[] = {
 	{ "root", setup_root_check },
 	{ "machine", setup_machine_check },
 	{ "users", setup_users_check, setup_users_apply },
@@ -33,7 +32,6 @@ const struct setup_step setup_steps[] = {
 	{ "key", setup_key_check, setup_key_apply },
 	{ "image", setup_image_check, setup_image_apply },
 	{ "sandbox", setup_sandbox_check, setup_sandbox_apply, .harmless = true },
-	{ NULL },
 };
 
 static const struct {
@@ -44,17 +42,17 @@ static const struct {
 	[SETUP_SKIPPED] = { "left", "" },
 };
 
-/* The image's name goes between the two, if there are two. */
+/* The image's name goes between the two, unless the second is empty. */
 static const struct {
 	const char *before, *after;
 } next_steps[] = {
 	{ "cay run ", " -- uname -a" },
 	{ "cay create --name demo ", " && cay shell demo" },
 	{ "cay create --name web ", " && cay token web    # for a program, over localhost:7070" },
-	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
+	{ "cay mcp config claude    # for an agent; also cursor, vscode", "" },
 };
 
-void setup_finding_report(struct setup *s, const char *fmt, ...)
+int setup_report(struct setup *s, int ret, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -64,6 +62,7 @@ void setup_finding_report(struct setup *s, const char *fmt, ...)
 	if (buf_vprintf(&s->found, fmt, ap) < 0)
 		(void)!buf_puts(&s->found, "...");
 	va_end(ap);
+	return ret;
 }
 
 struct setup_printer {
@@ -112,9 +111,8 @@ static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_er
 		return 0;
 	*asked = true;
 	if (!isatty(STDIN_FILENO)) {
-		api_hint_set(
-			&s->cli->api,
-			"use 'cay setup --yes' to proceed, 'cay setup --check' to change nothing");
+		api_hint_set(s->api, "use 'cay setup --yes' to proceed, 'cay setup --check' to "
+				     "change nothing");
 		return cay_fail(err, CAY_E_INVALID, "setup: cannot ask for confirmation");
 	}
 	if (fd_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
@@ -152,7 +150,8 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 	bool asked = yes;
 	int r = 0;
 
-	for (const struct setup_step *step = setup_steps; step->name; step++) {
+	for (size_t i = 0; i < ARRAY_SIZE(setup_steps); i++) {
+		const struct setup_step *step = &setup_steps[i];
 		enum setup_state state = SETUP_SKIPPED;
 		struct cay_err why = {};
 		int now = 0, told;
@@ -161,7 +160,7 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 		if (r >= 0 || s->check)
 			now = cmd_setup_run_step(s, step, &asked, &state, &why);
 		if (now < 0)
-			setup_finding_report(s, "%s", why.msg);
+			(void)setup_report(s, now, "%s", why.msg);
 		*ret_todo |= state == SETUP_TODO || state == SETUP_FAILED;
 		told = cmd_setup_print_step(t, step, state, s, err);
 		if (told < 0)
@@ -174,19 +173,11 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 	return r;
 }
 
-static int cmd_setup_format_next_step(const struct setup *s, size_t i, struct buf *to)
-{
-	int r = buf_puts(to, next_steps[i].before);
-
-	if (r < 0 || !next_steps[i].after)
-		return r;
-	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].after);
-}
-
 static int cmd_setup_print_commands(struct setup_printer *t, const struct setup *s, bool ok,
 				    struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
+	const char *image = s->image ? s->image : SETUP_IMAGE;
 	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start_commands;
 	int r = 0;
 
@@ -199,7 +190,8 @@ static int cmd_setup_print_commands(struct setup_printer *t, const struct setup 
 		auto_buf line = BUF_INIT(KIB(1));
 
 		if (ok)
-			r = cmd_setup_format_next_step(s, i, &line);
+			r = buf_printf(&line, "%s%s%s", next_steps[i].before,
+				       next_steps[i].after[0] ? image : "", next_steps[i].after);
 		else
 			r = buf_puts(&line, s->start_commands[i]);
 		if (r >= 0 && t->as_json)
@@ -234,9 +226,11 @@ static int cmd_setup_finish_report(struct setup_printer *t, const struct setup *
 static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
 	const struct setup_args *a = c->args;
-	struct setup s = {
-		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
-	};
+	struct setup s = { .cli = c,
+			   .api = &c->api,
+			   .source = a->image,
+			   .check = a->check,
+			   .found = BUF_INIT(SETUP_FOUND_MAX) };
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
 				   .as_json = c->global.json,
 				   .colour = !c->global.json && print_wants_colour(STDOUT_FILENO) };

@@ -21,15 +21,14 @@ static const struct {
 	  VERDICT_FAIL },
 };
 
-static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row,
-				   struct doctor_finding *f)
+static void doctor_check_state_dir(struct doctor_finding *f)
 {
 	auto_buf path = BUF_INIT(4097), free_text = BUF_INIT(32);
 	const char *name = "another file system";
 	enum doctor_verdict v = VERDICT_WARN;
 	struct statfs s = {};
 	uint64_t bytes;
-	int r = buf_puts(&path, c->settings.state_dir);
+	int r = buf_puts(&path, f->cli->settings.state_dir);
 
 	/* if it does not exist yet, check its nearest parent */
 	while (r >= 0 && path.len > 1 && statfs(buf_str(&path), &s) < 0) {
@@ -40,7 +39,7 @@ static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row
 		buf_truncate(&path, n > 1 ? n - 1 : 1);
 	}
 	if (r < 0 || (path.len <= 1 && statfs("/", &s) < 0)) {
-		doctor_finding_report(f, row->bad, "cannot read %s", c->settings.state_dir);
+		finding_set(f, f->row->bad, "cannot read %s", f->cli->settings.state_dir);
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(filesystems); i++) {
@@ -50,17 +49,16 @@ static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row
 		}
 	}
 	bytes = (uint64_t)s.f_bavail * (uint64_t)s.f_bsize;
-	if (bytes < row->want && v == VERDICT_OK)
+	if (bytes < f->row->want && v == VERDICT_OK)
 		v = VERDICT_WARN;
-	if (bytes < row->want / 10)
-		v = row->bad;
+	if (bytes < f->row->want / 10)
+		v = f->row->bad;
 	if (byte_size_format(bytes, &free_text) >= 0)
-		doctor_finding_report(f, v, "%s on %s, %s free", c->settings.state_dir, name,
-				      buf_str(&free_text));
+		finding_set(f, v, "%s on %s, %s free", f->cli->settings.state_dir, name,
+			    buf_str(&free_text));
 }
 
-static void doctor_check_memory(struct cli *, const struct doctor_check *row,
-				struct doctor_finding *f)
+static void doctor_check_memory(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(32);
 	struct sysinfo s = {};
@@ -70,82 +68,80 @@ static void doctor_check_memory(struct cli *, const struct doctor_check *row,
 		return;
 	bytes = (uint64_t)s.totalram * s.mem_unit;
 	if (byte_size_format(bytes, &text) >= 0)
-		doctor_finding_report(f, bytes < row->want ? row->bad : VERDICT_OK, "%s in total",
-				      buf_str(&text));
+		finding_set(f, bytes < f->row->want ? f->row->bad : VERDICT_OK, "%s in total",
+			    buf_str(&text));
 }
 
-static void doctor_check_daemon(struct cli *c, const struct doctor_check *row,
-				struct doctor_finding *f)
+/* An operation without parameters.  Its hint is dropped: the row has the advice. */
+static int doctor_call(struct doctor_finding *f, enum op_id op, void *ret, struct cay_err *err)
+{
+	int r = api_call(&f->cli->api, &(struct api_call){ .op = op }, ret, err);
+
+	f->cli->api.hint[0] = 0;
+	return r;
+}
+
+static void doctor_check_daemon(struct doctor_finding *f)
 {
 	struct health health = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
-		doctor_finding_report(f, row->bad, "%s", why.msg);
+	if (doctor_call(f, OP_SYSTEM_HEALTH, &health, &why) < 0)
+		finding_set(f, f->row->bad, "%s", why.msg);
 	else if (!str_eq(health.version, CAY_VERSION))
-		doctor_finding_report(f, VERDICT_WARN, "cayd has version %s, cay has " CAY_VERSION,
-				      health.version);
+		finding_set(f, VERDICT_WARN, "cayd has version %s, cay has " CAY_VERSION,
+			    health.version);
 	else
-		doctor_finding_report(f, VERDICT_OK, "version %s at %s", health.version,
-				      c->api.dial.socket);
-	c->api.hint[0] = 0;
+		finding_set(f, VERDICT_OK, "version %s at %s", health.version,
+			    f->cli->api.dial.socket);
 }
 
 /* The keeper detects quota; without a daemon it is not known. */
-static void doctor_check_disk_quota(struct cli *c, const struct doctor_check *row,
-				    struct doctor_finding *f)
+static void doctor_check_disk_quota(struct doctor_finding *f)
 {
 	struct health health = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
-		doctor_finding_report(f, VERDICT_WARN, "not known: %s", why.msg);
+	if (doctor_call(f, OP_SYSTEM_HEALTH, &health, &why) < 0)
+		finding_set(f, VERDICT_WARN, "not known: %s", why.msg);
 	else if (health.disk == VERB_DISK_NONE)
-		doctor_finding_report(f, row->bad, "no limit on what sandboxes write");
+		finding_set(f, f->row->bad, "no limit on what sandboxes write");
 	else
-		doctor_finding_report(f, VERDICT_OK, "%s%s", disk_names[health.disk],
-				      health.disk == VERB_DISK_BTRFS
-					      ? ", bytes only, not the number of files"
-					      : "");
-	c->api.hint[0] = 0;
+		finding_set(f, VERDICT_OK, "%s%s", disk_names[health.disk],
+			    health.disk == VERB_DISK_BTRFS ? ", bytes only, not the number of files"
+							   : "");
 }
 
-static void doctor_check_fsck(struct cli *c, const struct doctor_check *row,
-			      struct doctor_finding *f)
+static void doctor_check_fsck(struct doctor_finding *f)
 {
 	struct fsck_list list = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_FSCK }, &list, &why) < 0)
-		doctor_finding_report(f, row->bad, "not compared: %s", why.msg);
+	if (doctor_call(f, OP_SYSTEM_FSCK, &list, &why) < 0)
+		finding_set(f, f->row->bad, "not compared: %s", why.msg);
 	else
-		doctor_finding_report(f, list.findings.n ? row->bad : VERDICT_OK,
-				      "%llu sandboxes compared, %zu findings",
-				      (unsigned long long)list.checked, list.findings.n);
-	c->api.hint[0] = 0;
+		finding_set(f, list.findings.n ? f->row->bad : VERDICT_OK,
+			    "%llu sandboxes compared, %zu findings",
+			    (unsigned long long)list.checked, list.findings.n);
 }
 
 /* The result of the keeper's probes; "" without a daemon. */
-static const char *doctor_runtime_probe_describe(struct cli *c, const char *name,
-						 enum doctor_verdict *bad)
+static const char *doctor_describe_probe(struct doctor_finding *f, enum doctor_verdict *bad)
 {
 	struct health health = {};
 	struct cay_err quiet = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &quiet) < 0) {
-		c->api.hint[0] = 0;
+	if (doctor_call(f, OP_SYSTEM_HEALTH, &health, &quiet) < 0)
 		return "";
-	}
 	for (size_t i = 0; i < health.runtimes.n; i++)
-		if (str_eq(health.runtimes.v[i], name))
+		if (str_eq(health.runtimes.v[i], f->row->path))
 			return ", passes its probes";
 	*bad = VERDICT_FAIL;
 	return ", failed the keeper's probes: see its log";
 }
 
 /* "crun version 1.28", "runc version 1.3.6+ds1" */
-static void doctor_check_runtime(struct cli *c, const struct doctor_check *row,
-				 struct doctor_finding *f)
+static void doctor_check_runtime(struct doctor_finding *f)
 {
 	static const char *const where[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
 					     "/usr/bin" };
@@ -154,34 +150,33 @@ static void doctor_check_runtime(struct cli *c, const struct doctor_check *row,
 		auto_buf path = BUF_INIT(256), text = BUF_INIT(KIB(8));
 		enum doctor_verdict verdict = VERDICT_OK;
 		const char *argv[] = { NULL, "--version", NULL }, *probed;
-		struct run_program version = { .argv = argv, .timeout_ms = 5000 };
 		struct slice line, word = {};
 		struct cay_err none = {};
 
-		if (buf_printf(&path, "%s/%s", where[i], row->path) < 0 ||
+		if (buf_printf(&path, "%s/%s", where[i], f->row->path) < 0 ||
 		    access(buf_str(&path), X_OK) < 0)
 			continue;
 		argv[0] = buf_str(&path);
-		if (run_program_to_end(&c->arena, &version, &text, &none) < 0)
+		if (run_program_to_end(&f->cli->arena, argv, NULL, 5000, &text, &none) < 0)
 			buf_clear(&text);
 		line = (struct slice){ buf_str(&text), text.len };
 		line = slice_cut(&line, '\n');
 		while (line.p)
 			word = slice_cut(&line, ' ');
 		if (!word.n || !ascii_is_digit(word.p[0])) {
-			doctor_finding_report(f, row->bad, "cannot determine the version of %s",
-					      buf_str(&path));
+			finding_set(f, f->row->bad, "cannot determine the version of %s",
+				    buf_str(&path));
 			return;
 		}
 		buf_truncate(&text, (size_t)(word.p - text.data) + word.n);
-		if (doctor_version_compare(word.p, row->version) < 0)
-			verdict = row->bad;
-		probed = doctor_runtime_probe_describe(c, row->path, &verdict);
-		doctor_finding_report(f, verdict, "%s %s, want %s or later%s", buf_str(&path),
-				      word.p, row->version, probed);
+		if (doctor_version_compare(word.p, f->row->version) < 0)
+			verdict = f->row->bad;
+		probed = doctor_describe_probe(f, &verdict);
+		finding_set(f, verdict, "%s %s, want %s or later%s", buf_str(&path), word.p,
+			    f->row->version, probed);
 		return;
 	}
-	doctor_finding_report(f, row->bad, "not installed");
+	finding_set(f, f->row->bad, "not installed");
 }
 
 #define GIB(n) ((uint64_t)(n) << 30)

@@ -30,35 +30,30 @@ static int doctor_proc_file_read(const char *path, struct buf *ret)
 	}
 }
 
-static void doctor_check_kernel_version(struct cli *, const struct doctor_check *row,
-					struct doctor_finding *f)
+static void doctor_check_kernel_version(struct doctor_finding *f)
 {
 	struct utsname u;
-	bool old = uname(&u) < 0 || doctor_version_compare(u.release, row->version) < 0;
+	bool old = uname(&u) < 0 || doctor_version_compare(u.release, f->row->version) < 0;
 
-	doctor_finding_report(f, old ? row->bad : VERDICT_OK, "%s, want %s or later", u.release,
-			      row->version);
+	finding_set(f, old ? f->row->bad : VERDICT_OK, "%s, want %s or later", u.release,
+		    f->row->version);
 }
 
-static void doctor_check_sysctl_minimum(struct cli *, const struct doctor_check *row,
-					struct doctor_finding *f)
+static void doctor_check_sysctl_minimum(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(KIB(8));
 	struct slice rest;
 	uint64_t v;
-	int r = doctor_proc_file_read(row->path, &text);
+	int r = doctor_proc_file_read(f->row->path, &text);
 
-	if (r < 0) {
-		doctor_finding_report(f, VERDICT_WARN, "%s: %s", row->path, strerror(-r));
-		return;
-	}
 	rest = (struct slice){ buf_str(&text), text.len };
-	if (str_parse_u64(slice_cut(&rest, '\n'), 0, UINT64_MAX, &v) < 0) {
-		doctor_finding_report(f, VERDICT_WARN, "%s is not a number", row->path);
-		return;
-	}
-	doctor_finding_report(f, v < row->want ? row->bad : VERDICT_OK, "%llu, want %llu",
-			      (unsigned long long)v, (unsigned long long)row->want);
+	if (r < 0)
+		finding_set(f, VERDICT_WARN, "%s: %s", f->row->path, strerror(-r));
+	else if (str_parse_u64(slice_cut(&rest, '\n'), 0, UINT64_MAX, &v) < 0)
+		finding_set(f, VERDICT_WARN, "%s is not a number", f->row->path);
+	else
+		finding_set(f, v < f->row->want ? f->row->bad : VERDICT_OK, "%llu, want %llu",
+			    (unsigned long long)v, (unsigned long long)f->row->want);
 }
 
 /* The next mount: its mount point, type and superblock options. */
@@ -91,25 +86,23 @@ static bool doctor_word_list_has(struct slice list, char separator, const char *
 	return false;
 }
 
-static void doctor_check_cgroup2_mount(struct cli *, const struct doctor_check *row,
-				       struct doctor_finding *f)
+static void doctor_check_cgroup2_mount(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(MIB(1));
 	struct slice rest, point, type, options;
 
 	if (doctor_proc_file_read("/proc/self/mountinfo", &text) < 0)
-		doctor_finding_report(f, VERDICT_WARN, "cannot read /proc/self/mountinfo");
+		finding_set(f, VERDICT_WARN, "cannot read /proc/self/mountinfo");
 	rest = (struct slice){ buf_str(&text), text.len };
 	while (doctor_mountinfo_next_line(&rest, &point, &type, &options))
 		if (slice_eq(type, SLICE("cgroup2")))
-			doctor_finding_report(f, VERDICT_OK, "at %.*s",
-					      (int)(point.n > 200 ? 200 : point.n), point.p);
-	doctor_finding_report(f, row->bad, "not mounted");
+			finding_set(f, VERDICT_OK, "at %.*s", (int)(point.n > 200 ? 200 : point.n),
+				    point.p);
+	finding_set(f, f->row->bad, "not mounted");
 }
 
 /* On a hybrid machine memory, cpu and pids may belong to version 1. */
-static void doctor_check_cgroup_controllers(struct cli *, const struct doctor_check *row,
-					    struct doctor_finding *f)
+static void doctor_check_cgroup_controllers(struct doctor_finding *f)
 {
 	static const char *const wanted[] = { "memory", "cpu", "pids" };
 	auto_buf mounts = BUF_INIT(MIB(1)), say = BUF_INIT(256);
@@ -140,11 +133,10 @@ static void doctor_check_cgroup_controllers(struct cli *, const struct doctor_ch
 			       : v1 & 1u << i ? "v1"
 					      : "missing") < 0)
 			break;
-	doctor_finding_report(f, (v1 | v2) == 7 ? VERDICT_OK : row->bad, "%s", buf_str(&say));
+	finding_set(f, (v1 | v2) == 7 ? VERDICT_OK : f->row->bad, "%s", buf_str(&say));
 }
 
-static void doctor_check_filesystem(struct cli *, const struct doctor_check *row,
-				    struct doctor_finding *f)
+static void doctor_check_filesystem(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	struct slice rest;
@@ -155,58 +147,41 @@ static void doctor_check_filesystem(struct cli *, const struct doctor_check *row
 		struct slice name = slice_cut(&rest, '\n');
 
 		(void)slice_cut(&name, '\t');
-		if (slice_eq(name, slice_of(row->path)))
-			doctor_finding_report(f, VERDICT_OK, "available");
+		if (slice_eq(name, slice_of(f->row->path)))
+			finding_set(f, VERDICT_OK, "available");
 	}
-	doctor_finding_report(f, row->bad,
-			      "not in /proc/filesystems (a module may need to be loaded)");
+	finding_set(f, f->row->bad, "not in /proc/filesystems (a module may need to be loaded)");
 }
 
-/* A call that fails with another error than these exists. */
-static void doctor_syscall_report(struct doctor_finding *f, const struct doctor_check *row, long r,
-				  int error)
-{
-	bool there = r >= 0 || (error != ENOSYS && error != EOPNOTSUPP);
-
-	doctor_finding_report(f, there ? VERDICT_OK : row->bad, "%s",
-			      there ? "available" : "not available, or blocked by a filter");
-}
-
-static void doctor_check_openat2(struct cli *, const struct doctor_check *row,
-				 struct doctor_finding *f)
+/* A call that fails with another error than ENOSYS or EOPNOTSUPP exists. */
+static void doctor_check_syscall(struct doctor_finding *f)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH };
-	auto_close int fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
-
-	doctor_syscall_report(f, row, fd, errno);
-}
-
-static void doctor_check_mount_setattr(struct cli *, const struct doctor_check *row,
-				       struct doctor_finding *f)
-{
 	struct mount_attr attr = {};
-	long r = syscall(SYS_mount_setattr, -1, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+	auto_close int fd = -EBADF;
+	bool there;
+	int r;
 
-	doctor_syscall_report(f, row, r, errno);
+	if (f->row->want == SYS_openat2)
+		r = fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
+	else if (f->row->want == SYS_pidfd_open)
+		r = fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	else
+		r = (int)syscall(SYS_mount_setattr, -1, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+	there = r >= 0 || (errno != ENOSYS && errno != EOPNOTSUPP);
+	finding_set(f, there ? VERDICT_OK : f->row->bad, "%s",
+		    there ? "available" : "not available, or blocked by a filter");
 }
 
-static void doctor_check_pidfd(struct cli *, const struct doctor_check *row,
-			       struct doctor_finding *f)
-{
-	auto_close int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-
-	doctor_syscall_report(f, row, fd, errno);
-}
-
-static void doctor_check_seccomp(struct cli *, const struct doctor_check *row,
-				 struct doctor_finding *f)
+static void doctor_check_seccomp(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(KIB(8));
-	bool there = prctl(PR_GET_SECCOMP) >= 0 && doctor_proc_file_read(row->path, &text) >= 0 &&
+	bool there = prctl(PR_GET_SECCOMP) >= 0 &&
+		     doctor_proc_file_read(f->row->path, &text) >= 0 &&
 		     strstr(buf_str(&text), "kill_process");
 
-	doctor_finding_report(f, there ? VERDICT_OK : row->bad, "%s",
-			      there ? "filters can kill a process" : "no seccomp filters");
+	finding_set(f, there ? VERDICT_OK : f->row->bad, "%s",
+		    there ? "filters can kill a process" : "no seccomp filters");
 }
 
 #define SYSCTL "set it in /etc/sysctl.d: one node runs thousands of sandboxes"
@@ -228,9 +203,9 @@ const struct doctor_check doctor_kernel[] = {
 	{ "socket queue",      doctor_check_sysctl_minimum, "/proc/sys/net/core/somaxconn", 1024, .bad = VERDICT_WARN, .advice = "sysctl net.core.somaxconn=4096: bursts of requests queue there" },
 	{ "datagram queue",    doctor_check_sysctl_minimum, "/proc/sys/net/unix/max_dgram_qlen", 128, .bad = VERDICT_WARN, .advice = "sysctl net.unix.max_dgram_qlen=512" },
 	{ "overlayfs",         doctor_check_filesystem, "overlay", .bad = VERDICT_FAIL, .advice = "modprobe overlay" },
-	{ "idmapped mounts",   doctor_check_mount_setattr, .bad = VERDICT_FAIL, .advice = "use a kernel with mount_setattr(): files of sandboxes are mapped to their users at mount" },
-	{ "openat2",           doctor_check_openat2, .bad = VERDICT_FAIL, .advice = "use a kernel with openat2(): untrusted paths are resolved with it" },
-	{ "pidfd",             doctor_check_pidfd, .bad = VERDICT_FAIL, .advice = "use a kernel with pidfd_open(): processes are tracked by pidfd" },
+	{ "idmapped mounts",   doctor_check_syscall, .want = SYS_mount_setattr, .bad = VERDICT_FAIL, .advice = "use a kernel with mount_setattr(): files of sandboxes are mapped to their users at mount" },
+	{ "openat2",           doctor_check_syscall, .want = SYS_openat2, .bad = VERDICT_FAIL, .advice = "use a kernel with openat2(): untrusted paths are resolved with it" },
+	{ "pidfd",             doctor_check_syscall, .want = SYS_pidfd_open, .bad = VERDICT_FAIL, .advice = "use a kernel with pidfd_open(): processes are tracked by pidfd" },
 	{ "seccomp",           doctor_check_seccomp, "/proc/sys/kernel/seccomp/actions_avail", .bad = VERDICT_FAIL, .advice = "the kernel needs CONFIG_SECCOMP_FILTER" },
 	{ NULL },
 };

@@ -13,19 +13,19 @@ enum doctor_verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL, VERDICT_NUM };
 
 #define DOCTOR_FOUND_MAX 512
 
+struct doctor_check;
 struct doctor_finding {
+	struct cli *cli;
+	const struct doctor_check *row;
 	enum doctor_verdict verdict;
 	struct buf found; /* text; not escaped yet */
 };
 
-struct doctor_check;
-typedef void check_look(struct cli *c, const struct doctor_check *row, struct doctor_finding *ret);
-
 struct doctor_check {
 	const char *name;
-	check_look *run;
+	void (*run)(struct doctor_finding *f);
 	const char *path;        /* a file or program the check is about, or NULL */
-	uint64_t want;           /* minimum, as a number */
+	uint64_t want;           /* minimum, as a number; or the number of a system call */
 	const char *version;     /* or as a version */
 	enum doctor_verdict bad; /* verdict below the minimum */
 	const char *advice;      /* printed unless the verdict is OK */
@@ -35,10 +35,11 @@ struct doctor_check {
 extern const struct doctor_check doctor_kernel[];
 extern const struct doctor_check doctor_host[];
 
+/* Run a check; the caller frees ret->found. */
+void doctor_check_run(struct cli *c, const struct doctor_check *row, struct doctor_finding *ret);
 /* Set the finding; only the first call counts. */
-__attribute__((format(printf, 3, 4))) void doctor_finding_report(struct doctor_finding *f,
-								 enum doctor_verdict v,
-								 const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) void finding_set(struct doctor_finding *f,
+						       enum doctor_verdict v, const char *fmt, ...);
 /* Compare "1.28" or "6.12.30-amd64" by number: -1, 0, 1 as a is older, equal, newer; a
  * part that is not a number counts as 0. */
 int doctor_version_compare(const char *a, const char *b);

@@ -37,9 +37,9 @@ struct run_program_pipes {
 static void run_program_pipes_close(struct run_program_pipes *p)
 {
 	cay_closep(&p->in);
-	cay_closep(&p->out);
 	cay_closep(&p->child_in);
 	cay_closep(&p->child_out);
+	p->in = p->child_in = p->child_out = -EBADF;
 }
 
 static int run_program_pipes_open(const char *input, struct run_program_pipes *p)
@@ -91,10 +91,7 @@ static int run_program_start_and_wait(const struct spawn *s, struct run_program_
 
 	if (r < 0)
 		return r;
-	cay_closep(&p->in);
-	cay_closep(&p->child_in);
-	cay_closep(&p->child_out);
-	p->in = p->child_in = p->child_out = -EBADF;
+	run_program_pipes_close(p);
 	r = run_program_read_output(p->out, deadline, out);
 	if (r >= 0)
 		r = child_wait(&child, ret_status);
@@ -103,29 +100,27 @@ static int run_program_start_and_wait(const struct spawn *s, struct run_program_
 		     : 0;
 }
 
-int run_program_to_end(struct arena *arena, const struct run_program *t, struct buf *out,
-		       struct cay_err *err)
+int run_program_to_end(struct arena *arena, const char *const *argv, const char *input,
+		       uint64_t timeout_ms, struct buf *out, struct cay_err *err)
 {
-	const char *env[RUN_PROGRAM_ENV_MAX + 3] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-						     "LC_ALL=C" };
+	static const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL };
 	struct run_program_pipes p = { -EBADF, -EBADF, -EBADF, -EBADF };
-	const char *path = run_program_find_path(arena, t->argv[0]);
-	struct spawn s = SPAWN_INIT(path, t->argv);
+	const char *path = run_program_find_path(arena, argv[0]);
+	struct spawn s = SPAWN_INIT(path, argv);
 	int status = 0, r;
 
 	if (!path)
-		return cay_fail(err, CAY_E_UNSUPPORTED, "%s is not installed", t->argv[0]);
-	for (size_t i = 0; i < RUN_PROGRAM_ENV_MAX && t->env[i]; i++)
-		env[i + 2] = t->env[i];
+		return cay_fail(err, CAY_E_UNSUPPORTED, "%s is not installed", argv[0]);
 	s.env = env;
-	r = run_program_pipes_open(t->input, &p);
+	r = run_program_pipes_open(input, &p);
 	s.fds[0] = p.child_in;
 	s.fds[1] = s.fds[2] = p.child_out;
 	s.n_fds = 3;
 	if (r < 0)
 		r = cay_fail_sys(err, CAY_E_INTERNAL, -r, "a pipe to %s", path);
 	else
-		r = run_program_start_and_wait(&s, &p, t->timeout_ms, out, &status, err);
+		r = run_program_start_and_wait(&s, &p, timeout_ms, out, &status, err);
 	run_program_pipes_close(&p);
+	cay_closep(&p.out);
 	return r < 0 ? r : status < 0 ? 128 - status : status;
 }

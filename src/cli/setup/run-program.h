@@ -4,9 +4,8 @@
 /*
  * run-program - run a program of this machine to its end
  *
- * Its environment is a plain PATH and the caller's variables.  Its output, both streams, is
- * kept up to the buffer's limit; the rest is read and dropped, so that it never blocks.  It
- * is killed at the timeout.
+ * Its environment is a plain PATH.  Its output, both streams, is kept up to the buffer's
+ * limit; the rest is read and dropped, so that it never blocks.  It is killed at the timeout.
  */
 #include <stdint.h>
 
@@ -14,18 +13,11 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define RUN_PROGRAM_ENV_MAX 8
-
-struct run_program {
-	const char *const *argv; /* argv[0] is absolute, or a name run_program_find_path() finds */
-	const char *env[RUN_PROGRAM_ENV_MAX]; /* ended by NULL */
-	const char *input;                    /* its standard input, at most 4 KiB; or NULL */
-	uint64_t timeout_ms;
-};
-
 /* Search the usual directories of distributions.  NULL: not found. */
 const char *run_program_find_path(struct arena *arena, const char *name);
-/* Its exit status (any status is a success), or -errno with err. */
-[[nodiscard]] int run_program_to_end(struct arena *arena, const struct run_program *t,
-				     struct buf *out, struct cay_err *err);
+/* argv[0] is absolute, or a name run_program_find_path() finds; input: at most 4 KiB, or NULL.
+ * Returns its exit status (any status is a success), or -errno with err. */
+[[nodiscard]] int run_program_to_end(struct arena *arena, const char *const *argv,
+				     const char *input, uint64_t timeout_ms, struct buf *out,
+				     struct cay_err *err);
 #endif

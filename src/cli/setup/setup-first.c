@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * setup-first - create the first image, and a sandbox of it to test the installation
- */
+/* setup-first - create the first image, and a sandbox of it to test the installation */
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -25,21 +23,17 @@ int setup_image_check(struct setup *s, struct cay_err *err)
 	int r;
 
 	s->image = NULL;
-	r = api_list_each(&s->cli->api, OP_IMAGE_LIST, NULL, setup_image_pick_first, s, &why);
+	r = api_list_each(s->api, OP_IMAGE_LIST, NULL, setup_image_pick_first, s, &why);
 	if (r < 0 && s->check) {
-		s->cli->api.hint[0] = 0;
-		setup_finding_report(s, "not known until cayd runs");
-		return 0;
+		s->api->hint[0] = 0;
+		return setup_report(s, 0, "not known until cayd runs");
 	}
 	if (r < 0) {
 		*err = why;
 		return r;
 	}
-	if (s->image)
-		setup_finding_report(s, "%s exists", s->image);
-	else
-		setup_finding_report(s, "there is no image yet");
-	return s->image != NULL;
+	return s->image ? setup_report(s, 1, "%s exists", s->image)
+			: setup_report(s, 0, "there is no image yet");
 }
 
 static int setup_image_import_host(struct setup *s, struct cay_err *err)
@@ -57,8 +51,7 @@ static int setup_image_import_host(struct setup *s, struct cay_err *err)
 	if (r < 0)
 		return r;
 	s->image = SETUP_IMAGE;
-	setup_finding_report(s, "created '" SETUP_IMAGE "' from %zu programs of this machine", n);
-	return 0;
+	return setup_report(s, 0, "created '" SETUP_IMAGE "' from %zu programs of this machine", n);
 }
 
 /* "images/base.tar" is named "base", as by 'cay image import'. */
@@ -80,9 +73,11 @@ static const char *setup_image_derive_name(struct arena *arena, const char *path
 
 int setup_image_apply(struct setup *s, struct cay_err *err)
 {
-	struct stat st;
+	struct image_pull request;
+	struct api_call pull = { .op = OP_IMAGE_PULL, .request = &request };
 	struct image_info made = {};
 	const char *name;
+	struct stat st;
 	int r;
 
 	if (!s->source)
@@ -90,28 +85,21 @@ int setup_image_apply(struct setup *s, struct cay_err *err)
 	name = setup_image_derive_name(&s->cli->arena, s->source);
 	if (!name)
 		return cay_no_memory(err);
-	if (stat(s->source, &st) == 0) {
+	request = (struct image_pull){ .reference = s->source, .name = name };
+	if (stat(s->source, &st) == 0)
 		r = image_import_send(s->cli, s->source, name, &made, err);
-	} else {
-		struct image_pull request = { .reference = s->source, .name = name };
-
-		r = pull_progress_call(
-			&s->cli->api,
-			&(struct api_call){ .op = OP_IMAGE_PULL, .request = &request }, s->source,
-			&made, err);
-	}
+	else
+		r = pull_progress_call(s->api, &pull, s->source, &made, err);
 	if (r < 0)
 		return r;
 	s->image = name;
-	setup_finding_report(s, "'%s' from %s", name, s->source);
-	return 0;
+	return setup_report(s, 0, "'%s' from %s", name, s->source);
 }
 
 /* Always to be done: a sandbox is the test of the setup. */
 int setup_sandbox_check(struct setup *s, struct cay_err *)
 {
-	setup_finding_report(s, "not tried");
-	return 0;
+	return setup_report(s, 0, "not tried");
 }
 
 static int setup_sandbox_run_true(struct setup *s, const struct id *id, struct cay_err *err)
@@ -123,7 +111,7 @@ static int setup_sandbox_run_true(struct setup *s, const struct id *id, struct c
 		.request = { .has_argv = true, .argv = { argv, 1 } },
 		.discard = true,
 	};
-	int r = session_run(&s->cli->api, &spec, &result, err);
+	int r = session_run(s->api, &spec, &result, err);
 
 	if (r >= 0 && (result.quit || result.end.reason != END_EXIT || result.end.exit_code))
 		return cay_fail(err, CAY_E_MISBEHAVED, "'/bin/true' failed in the sandbox");
@@ -133,6 +121,7 @@ static int setup_sandbox_run_true(struct setup *s, const struct id *id, struct c
 int setup_sandbox_apply(struct setup *s, struct cay_err *err)
 {
 	struct sandbox_create request = { .image = s->image };
+	struct api_call create = { .op = OP_SANDBOX_CREATE, .request = &request }, removal;
 	struct cay_err gone = {};
 	struct sandbox_info made = {};
 	uint64_t t0 = clk_boot_ns(&clk_system), t1, t2;
@@ -140,24 +129,20 @@ int setup_sandbox_apply(struct setup *s, struct cay_err *err)
 
 	create_request_init(&request);
 	create_request_mark_given(&request);
-	r = api_call(&s->cli->api,
-		     &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request }, &made,
-		     err);
+	r = api_call(s->api, &create, &made, err);
 	if (r < 0)
 		return r;
 	t1 = clk_boot_ns(&clk_system);
 	r = setup_sandbox_run_true(s, &made.id, err);
 	t2 = clk_boot_ns(&clk_system);
-	removed = api_call(&s->cli->api,
-			   &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { made.id } },
-			   &(struct sandbox_info){}, &gone);
+	removal = (struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { made.id } };
+	removed = api_call(s->api, &removal, &(struct sandbox_info){}, &gone);
 	if (r >= 0 && removed < 0) {
 		*err = gone;
 		return removed;
 	}
-	if (r >= 0)
-		setup_finding_report(s, "created in %llu ms, ran a command in %llu ms, deleted",
-				     (unsigned long long)((t1 - t0) / NS_PER_MS),
-				     (unsigned long long)((t2 - t1) / NS_PER_MS));
-	return r;
+	return r < 0 ? r
+		     : setup_report(s, 0, "created in %llu ms, ran a command in %llu ms, deleted",
+				    (unsigned long long)((t1 - t0) / NS_PER_MS),
+				    (unsigned long long)((t2 - t1) / NS_PER_MS));
 }

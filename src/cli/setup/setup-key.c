@@ -13,7 +13,7 @@
 #include "cli/setup/run-program.h"
 #include "cli/setup/setup.h"
 
-#define CALLER_COMMAND_TIMEOUT_MS 15000
+#define CALLER_MS 15000 /* for a command run as the caller */
 
 struct sudo_caller {
 	const char *name, *home;
@@ -21,7 +21,7 @@ struct sudo_caller {
 };
 
 /* The user who ran sudo; false for root itself. */
-static bool setup_sudo_caller_find(struct sudo_caller *ret)
+static bool sudo_caller_find(struct sudo_caller *ret)
 {
 	const char *text = getenv("SUDO_UID"); /* NOLINT(concurrency-mt-unsafe): no threads */
 	const struct passwd *p;
@@ -39,9 +39,8 @@ static bool setup_sudo_caller_find(struct sudo_caller *ret)
 }
 
 /* Run cay as that user; returns its exit status. */
-static int setup_sudo_caller_run_cay(struct setup *s, const struct sudo_caller *who,
-				     const char *const *words, const char *input,
-				     struct cay_err *err)
+static int sudo_caller_run_cay(struct setup *s, const struct sudo_caller *who,
+			       const char *const *words, const char *input, struct cay_err *err)
 {
 	const char *argv[20] = { "setpriv", "--reuid",       who->uid,      "--regid",
 				 who->gid,  "--init-groups", "--reset-env", "--" };
@@ -58,19 +57,15 @@ static int setup_sudo_caller_run_cay(struct setup *s, const struct sudo_caller *
 	argv[n++] = exe.data;
 	for (; *words && n + 1 < ARRAY_SIZE(argv); words++)
 		argv[n++] = *words;
-	return run_program_to_end(&s->cli->arena,
-				  &(struct run_program){ .argv = argv,
-							 .input = input,
-							 .timeout_ms = CALLER_COMMAND_TIMEOUT_MS },
-				  &out, err);
+	return run_program_to_end(&s->cli->arena, argv, input, CALLER_MS, &out, err);
 }
 
-static bool setup_sudo_caller_has_context(struct setup *s, const struct sudo_caller *who)
+static bool sudo_caller_has_context(struct setup *s, const struct sudo_caller *who)
 {
 	static const char *const words[] = { "context", "show", SETUP_CONTEXT, NULL };
 	struct cay_err none = {};
 
-	return setup_sudo_caller_run_cay(s, who, words, NULL, &none) == 0;
+	return sudo_caller_run_cay(s, who, words, NULL, &none) == 0;
 }
 
 /* The url of this machine's edge over plain HTTP; NULL: it has none. */
@@ -90,44 +85,37 @@ static const char *setup_edge_url_format(struct setup *s)
 
 int setup_key_check(struct setup *s, struct cay_err *)
 {
-	auto_buf file = BUF_INIT(4200);
+	auto_buf path = BUF_INIT(4200);
 	struct sudo_caller who;
 
-	if (setup_sudo_caller_find(&who) && setup_edge_url_format(s)) {
-		if (!setup_sudo_caller_has_context(s, &who)) {
-			setup_finding_report(s, "%s has no context '" SETUP_CONTEXT "' yet",
-					     who.name);
-			return 0;
-		}
-		setup_finding_report(s, "%s has the context '" SETUP_CONTEXT "'", who.name);
-		return 1;
+	if (sudo_caller_find(&who) && setup_edge_url_format(s)) {
+		if (!sudo_caller_has_context(s, &who))
+			return setup_report(s, 0, "%s has no context '" SETUP_CONTEXT "' yet",
+					    who.name);
+		return setup_report(s, 1, "%s has the context '" SETUP_CONTEXT "'", who.name);
 	}
-	if (buf_printf(&file, "%s/db/operator.key", s->cli->settings.state_dir) >= 0 &&
-	    access(buf_str(&file), F_OK) == 0)
-		setup_finding_report(s, "root needs none; the operator key is %s", buf_str(&file));
-	else
-		setup_finding_report(s, "root needs none; create others with 'cay key create'");
-	return 1;
+	if (buf_printf(&path, "%s/db/operator.key", s->cli->settings.state_dir) >= 0 &&
+	    access(buf_str(&path), F_OK) == 0)
+		return setup_report(s, 1, "root needs none; the operator key is %s",
+				    buf_str(&path));
+	return setup_report(s, 1, "root needs none; create others with 'cay key create'");
 }
 
 static int setup_key_hand_over(struct setup *s, const struct sudo_caller *who, const char *secret,
 			       struct cay_err *err)
 {
-	const char *const add[] = {
-		"context",       "add",         "--replace", "--url", setup_edge_url_format(s),
-		"--token-stdin", SETUP_CONTEXT, NULL
-	};
-	const char *const fresh[] = {
-		"context",       "add",         "--url", setup_edge_url_format(s),
-		"--token-stdin", SETUP_CONTEXT, NULL
-	};
+	const char *const url = setup_edge_url_format(s);
+	const char *const fresh[] = { "context",       "add",         "--url", url,
+				      "--token-stdin", SETUP_CONTEXT, NULL };
+	const char *const add[] = { "context", "add",           "--replace",   "--url",
+				    url,       "--token-stdin", SETUP_CONTEXT, NULL };
 	static const char *const use[] = { "context", "use", SETUP_CONTEXT, NULL };
-	int r = setup_sudo_caller_run_cay(s, who, fresh, secret, err);
+	int r = sudo_caller_run_cay(s, who, fresh, secret, err);
 
 	if (r > 0) /* the context exists and cannot be read */
-		r = setup_sudo_caller_run_cay(s, who, add, secret, err);
+		r = sudo_caller_run_cay(s, who, add, secret, err);
 	if (r == 0)
-		r = setup_sudo_caller_run_cay(s, who, use, NULL, err);
+		r = sudo_caller_run_cay(s, who, use, NULL, err);
 	return r > 0 ? cay_fail(err, CAY_E_INTERNAL, "'cay context add' failed as %s", who->name)
 		     : r;
 }
@@ -139,9 +127,9 @@ static void setup_key_revoke_unused(struct setup *s, const struct sudo_caller *w
 {
 	struct cay_err why = {};
 
-	if (setup_sudo_caller_has_context(s, who))
+	if (sudo_caller_has_context(s, who))
 		return;
-	if (api_call(&s->cli->api, &(struct api_call){ .op = OP_KEY_REVOKE, .ids = { key->id } },
+	if (api_call(s->api, &(struct api_call){ .op = OP_KEY_REVOKE, .ids = { key->id } },
 		     &(struct key_info){}, &why) < 0)
 		(void)cay_err_wrap(err, 0, "run 'cay key revoke %s', which failed: %s", key->prefix,
 				   why.msg);
@@ -150,28 +138,27 @@ static void setup_key_revoke_unused(struct setup *s, const struct sudo_caller *w
 int setup_key_apply(struct setup *s, struct cay_err *err)
 {
 	struct key_create request = { .name = "setup", .scope = KEY_OPERATOR };
+	struct api_call create = { .op = OP_KEY_CREATE, .request = &request };
 	struct key_made made = {};
 	struct sudo_caller who;
 	struct url url = {};
 	int r = context_url_parse(setup_edge_url_format(s), &url, err);
 
-	if (!setup_sudo_caller_find(&who))
+	if (!sudo_caller_find(&who))
 		return cay_fail(err, CAY_E_INTERNAL, "setup was not run with sudo");
 	if (r >= 0) /* the user's key will be sent to that port */
 		r = port_owner_check_trusted(url.port, err);
 	if (r >= 0)
-		r = api_find_tenant(&s->cli->api, "default", &request.tenant, err);
+		r = api_find_tenant(s->api, "default", &request.tenant, err);
 	if (r >= 0)
-		r = api_call(&s->cli->api,
-			     &(struct api_call){ .op = OP_KEY_CREATE, .request = &request }, &made,
-			     err);
+		r = api_call(s->api, &create, &made, err);
 	if (r < 0)
 		return r;
 	r = setup_key_hand_over(s, &who, made.secret, err);
-	if (r < 0)
-		setup_key_revoke_unused(s, &who, &made.key, err);
-	else
-		setup_finding_report(
-			s, "%s has an operator key, in the context '" SETUP_CONTEXT "'", who.name);
+	if (r >= 0)
+		return setup_report(s, 0,
+				    "%s has an operator key, in the context '" SETUP_CONTEXT "'",
+				    who.name);
+	setup_key_revoke_unused(s, &who, &made.key, err);
 	return r;
 }

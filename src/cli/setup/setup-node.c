@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * setup-node - check the machine; create users and settings, start daemons
- */
+/* setup-node - check the machine; create users and settings, start daemons */
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
@@ -15,27 +13,22 @@
 
 #define CONF_DIR "/etc/cay"
 #define CONF_NAME "cay.conf"
+#define CONF_PATH CONF_DIR "/" CONF_NAME
 #define UP_MS 60000
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
-	if (geteuid() == 0) {
-		setup_finding_report(s, "yes");
-		return 1;
-	}
-	api_hint_set(&s->cli->api, "sudo cay setup");
+	if (geteuid() == 0)
+		return setup_report(s, 1, "yes");
+	api_hint_set(s->api, "sudo cay setup");
 	return cay_fail(err, CAY_E_FORBIDDEN, "setup must run as root");
 }
 
 /* Checks of a running daemon are left to the later steps. */
-static bool setup_machine_check_needs_daemon(const struct doctor_check *row)
+static bool setup_check_needs_daemon(const struct doctor_check *row)
 {
-	static const char *const names[] = { "quota", "daemon", "journal" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (str_eq(row->name, names[i]))
-			return true;
-	return false;
+	return str_eq(row->name, "quota") || str_eq(row->name, "daemon") ||
+	       str_eq(row->name, "journal");
 }
 
 static int setup_machine_run_checks(struct setup *s, const struct doctor_check *rows,
@@ -44,12 +37,11 @@ static int setup_machine_run_checks(struct setup *s, const struct doctor_check *
 	int r = 0;
 
 	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
-		struct doctor_finding f = { .verdict = VERDICT_WARN,
-					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+		struct doctor_finding f;
 
-		if (setup_machine_check_needs_daemon(row))
+		if (setup_check_needs_daemon(row))
 			continue;
-		row->run(s->cli, row, &f);
+		doctor_check_run(s->cli, row, &f);
 		count[f.verdict]++;
 		if (f.verdict == VERDICT_FAIL)
 			r = cay_fail(err, CAY_E_UNSUPPORTED, "%s: %s; %s", row->name,
@@ -62,25 +54,24 @@ static int setup_machine_run_checks(struct setup *s, const struct doctor_check *
 int setup_machine_check(struct setup *s, struct cay_err *err)
 {
 	unsigned count[VERDICT_NUM] = {};
-	uint64_t timeout = s->cli->api.timeout_ms;
+	uint64_t timeout = s->api->timeout_ms;
 	int r;
 
-	s->cli->api.timeout_ms = 1000; /* do not wait for a daemon that hangs */
+	s->api->timeout_ms = 1000; /* do not wait for a daemon that hangs */
 	r = setup_machine_run_checks(s, doctor_kernel, count, err);
 	if (r >= 0)
 		r = setup_machine_run_checks(s, doctor_host, count, err);
-	s->cli->api.timeout_ms = timeout;
+	s->api->timeout_ms = timeout;
 	if (r < 0) {
-		api_hint_set(&s->cli->api, "run 'cay doctor' for the full list");
+		api_hint_set(s->api, "run 'cay doctor' for the full list");
 		return r;
 	}
-	setup_finding_report(s, "%u checks passed%s", count[VERDICT_OK],
-			     count[VERDICT_WARN] ? "; run 'cay doctor' for warnings" : "");
-	return 1;
+	return setup_report(s, 1, "%u checks passed%s", count[VERDICT_OK],
+			    count[VERDICT_WARN] ? "; run 'cay doctor' for warnings" : "");
 }
 
 /* A numeric user needs no entry. */
-static bool setup_user_is_there(const char *user)
+static bool setup_user_exists(const char *user)
 {
 	return ascii_is_digit(user[0]) ||
 	       getpwnam(user); /* NOLINT(concurrency-mt-unsafe): no threads */
@@ -99,15 +90,12 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
-		if (!setup_user_is_there(setup_user_name(s, i))) {
-			setup_finding_report(s, "no user %s", setup_user_name(s, i));
-			return 0;
-		}
+		if (!setup_user_exists(setup_user_name(s, i)))
+			return setup_report(s, 0, "no user %s", setup_user_name(s, i));
 		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
 			return cay_no_memory(err);
 	}
-	setup_finding_report(s, "%s", buf_str(&list));
-	return 1;
+	return setup_report(s, 1, "%s", buf_str(&list));
 }
 
 /* Report the first line of the output. */
@@ -119,21 +107,15 @@ static int setup_program_fail(const char *what, const struct buf *said, struct c
 			line.p);
 }
 
-static int setup_user_create(struct setup *s, const char *name, const char *home,
-			     struct cay_err *err)
+static int setup_user_add(struct setup *s, const char *name, const char *home, struct cay_err *err)
 {
 	const char *const argv[] = {
 		"useradd",          "--system", "--user-group",      "--home-dir", home,
 		"--no-create-home", "--shell",  "/usr/sbin/nologin", name,         NULL
 	};
 	auto_buf out = BUF_INIT(KIB(4));
-	int r;
+	int r = run_program_to_end(&s->cli->arena, argv, NULL, 30000, &out, err);
 
-	if (setup_user_is_there(name))
-		return 0;
-	r = run_program_to_end(&s->cli->arena,
-			       &(struct run_program){ .argv = argv, .timeout_ms = 30000 }, &out,
-			       err);
 	return r > 0 ? setup_program_fail(name, &out, err) : r;
 }
 
@@ -144,26 +126,23 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(users); i++) {
 		const char *home = users[i] ? "/nonexistent" : s->cli->settings.state_dir;
+		const char *user = setup_user_name(s, i);
 
-		if (setup_user_is_there(setup_user_name(s, i)))
+		if (setup_user_exists(user))
 			continue;
-		r = setup_user_create(s, setup_user_name(s, i), home, err);
-		if (r >= 0 &&
-		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
+		r = setup_user_add(s, user, home, err);
+		if (r >= 0 && buf_printf(&list, "%s%s", list.len ? ", " : "", user) < 0)
 			r = cay_no_memory(err);
 	}
-	if (r >= 0)
-		setup_finding_report(s, "created %s", buf_str(&list));
-	return r;
+	return r < 0 ? r : setup_report(s, 0, "created %s", buf_str(&list));
 }
 
 /* An unreadable file has ended cay before this step. */
 int setup_config_check(struct setup *s, struct cay_err *)
 {
-	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
+	bool there = access(CONF_PATH, F_OK) == 0;
 
-	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME : "no " CONF_DIR "/" CONF_NAME);
-	return there;
+	return setup_report(s, there, there ? CONF_PATH : "no " CONF_PATH);
 }
 
 int setup_config_apply(struct setup *s, struct cay_err *err)
@@ -179,19 +158,18 @@ int setup_config_apply(struct setup *s, struct cay_err *err)
 	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
-	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME " with the defaults as comments");
-	return 0;
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_PATH);
+	return setup_report(s, 0, "wrote " CONF_PATH " with the defaults as comments");
 }
 
 static int setup_daemon_query_health(struct setup *s, struct health *ret, struct cay_err *err)
 {
-	uint64_t timeout = s->cli->api.timeout_ms;
+	uint64_t timeout = s->api->timeout_ms;
 	int r;
 
-	s->cli->api.timeout_ms = 5000;
-	r = api_call(&s->cli->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, ret, err);
-	s->cli->api.timeout_ms = timeout;
+	s->api->timeout_ms = 5000;
+	r = api_call(s->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, ret, err);
+	s->api->timeout_ms = timeout;
 	return r;
 }
 
@@ -201,20 +179,10 @@ int setup_daemons_check(struct setup *s, struct cay_err *)
 	struct cay_err why = {};
 
 	if (setup_daemon_query_health(s, &health, &why) < 0) {
-		s->cli->api.hint[0] = 0;
-		setup_finding_report(s, "cayd is not running");
-		return 0;
+		s->api->hint[0] = 0;
+		return setup_report(s, 0, "cayd is not running");
 	}
-	setup_finding_report(s, "cayd %s is running at %s", health.version,
-			     s->cli->api.dial.socket);
-	return 1;
-}
-
-static bool setup_path_is_dir(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	return setup_report(s, 1, "cayd %s is running at %s", health.version, s->api->dial.socket);
 }
 
 /* The installed units of packaging/systemd. */
@@ -233,16 +201,15 @@ static size_t setup_units_find(const char **ret, size_t max)
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(units) && n < max; i++) {
-		bool there = false;
-
 		for (size_t k = 0; k < ARRAY_SIZE(dirs); k++) {
 			auto_buf path = BUF_INIT(256);
 
-			there |= buf_printf(&path, "%s/%s", dirs[k], units[i].file) >= 0 &&
-				 access(buf_str(&path), F_OK) == 0;
-		}
-		if (there)
+			if (buf_printf(&path, "%s/%s", dirs[k], units[i].file) < 0 ||
+			    access(buf_str(&path), F_OK) < 0)
+				continue;
 			ret[n++] = units[i].unit;
+			break;
+		}
 	}
 	return n;
 }
@@ -305,17 +272,16 @@ static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 		struct cay_err why = {};
 
 		r = setup_daemon_query_health(s, &health, &why);
-		s->cli->api.hint[0] = 0;
+		s->api->hint[0] = 0;
 		if (r >= 0 || clk_boot_ns(&clk_system) > deadline)
 			break;
 		(void)poll(NULL, 0, 200);
 	}
-	if (r < 0) {
-		api_hint_set(&s->cli->api, "see 'journalctl -u cayd -u cay-keeper'");
-		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"the daemons were started, but cayd does not respond");
-	}
-	return 0;
+	if (r >= 0)
+		return 0;
+	api_hint_set(s->api, "see 'journalctl -u cayd -u cay-keeper'");
+	return cay_fail(err, CAY_E_UNAVAILABLE,
+			"the daemons were started, but cayd does not respond");
 }
 
 int setup_daemons_apply(struct setup *s, struct cay_err *err)
@@ -323,27 +289,23 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 	const char *argv[8] = { "systemctl", "enable", "--now" };
 	auto_buf out = BUF_INIT(KIB(4));
 	size_t n = setup_units_find(argv + 3, 4);
-	int r;
+	struct stat st;
+	int r = stat("/run/systemd/system", &st);
 
-	if (!setup_path_is_dir("/run/systemd/system") || !n) {
+	if (r < 0 || !S_ISDIR(st.st_mode) || !n) {
 		if (setup_start_commands_list(s) < 0)
 			return cay_no_memory(err);
-		api_hint_set(&s->cli->api,
-			     "start them with these commands, then run 'cay setup' again");
+		api_hint_set(s->api, "start them with these commands, then run 'cay setup' again");
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and the daemons are not running",
 				n ? "systemd is not running"
 				  : "the systemd units are not installed");
 	}
-	r = run_program_to_end(&s->cli->arena,
-			       &(struct run_program){ .argv = argv, .timeout_ms = 120000 }, &out,
-			       err);
+	r = run_program_to_end(&s->cli->arena, argv, NULL, 120000, &out, err);
 	if (r > 0) {
-		api_hint_set(&s->cli->api, "see 'systemctl status cayd cay-keeper'");
+		api_hint_set(s->api, "see 'systemctl status cayd cay-keeper'");
 		return setup_program_fail("systemctl enable", &out, err);
 	}
 	if (r >= 0)
 		r = setup_daemon_wait_ready(s, err);
-	if (r >= 0)
-		setup_finding_report(s, "enabled and started %zu units", n);
-	return r;
+	return r < 0 ? r : setup_report(s, 0, "enabled and started %zu units", n);
 }

@@ -30,22 +30,22 @@ static const char *const programs[] = {
 /* clang-format on */
 
 static const struct {
-	const char *name, *content, *link;
+	enum tar_type type;
 	unsigned mode;
+	const char *name, *link, *content;
 } extras[] = {
-	{ "bin", NULL, "usr/bin", 0777 },
-	{ "sbin", NULL, "usr/sbin", 0777 },
-	{ "lib", NULL, "usr/lib", 0777 },
-	{ "lib64", NULL, "usr/lib64", 0777 },
-	{ "usr/sbin", NULL, NULL, 0755 },
-	{ "tmp", NULL, NULL, 01777 },
-	{ "root", NULL, NULL, 0700 },
-	{ "workspace", NULL, NULL, 0755 },
-	{ "etc/passwd",
+	{ TAR_SYMLINK, 0777, "bin", "usr/bin", "" },
+	{ TAR_SYMLINK, 0777, "sbin", "usr/sbin", "" },
+	{ TAR_SYMLINK, 0777, "lib", "usr/lib", "" },
+	{ TAR_SYMLINK, 0777, "lib64", "usr/lib64", "" },
+	{ TAR_DIRECTORY, 0755, "usr/sbin", NULL, "" },
+	{ TAR_DIRECTORY, 01777, "tmp", NULL, "" },
+	{ TAR_DIRECTORY, 0700, "root", NULL, "" },
+	{ TAR_DIRECTORY, 0755, "workspace", NULL, "" },
+	{ TAR_FILE, 0644, "etc/passwd", NULL,
 	  "root:x:0:0:root:/root:/bin/bash\n"
-	  "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-	  NULL, 0644 },
-	{ "etc/group", "root:x:0:\nnogroup:x:65534:\n", NULL, 0644 },
+	  "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+	{ TAR_FILE, 0644, "etc/group", NULL, "root:x:0:\nnogroup:x:65534:\n" },
 };
 
 struct setup_packer {
@@ -68,26 +68,21 @@ static int setup_pack_add_extras(struct setup_packer *k, struct cay_err *err)
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(extras); i++) {
-		size_t n = extras[i].content ? strlen(extras[i].content) : 0;
+		struct tar_entry e = { .type = extras[i].type,
+				       .name = extras[i].name,
+				       .link = extras[i].link,
+				       .mode = extras[i].mode,
+				       .size = strlen(extras[i].content) };
 
-		r = tar_write_entry(&k->tar,
-				    &(struct tar_entry){ .type = extras[i].link ? TAR_SYMLINK
-								 : extras[i].content
-									 ? TAR_FILE
-									 : TAR_DIRECTORY,
-							 .name = extras[i].name,
-							 .link = extras[i].link,
-							 .mode = extras[i].mode,
-							 .size = n },
-				    err);
-		if (r >= 0 && n)
-			r = tar_write_data(&k->tar, extras[i].content, n, err);
+		r = tar_write_entry(&k->tar, &e, err);
+		if (r >= 0 && e.size)
+			r = tar_write_data(&k->tar, extras[i].content, e.size, err);
 	}
 	return r;
 }
 
 /* "/lib/x" becomes "usr/lib/x": lib is a link, see extras. */
-static const char *setup_pack_path_in_image(struct arena *arena, const char *path)
+static const char *setup_pack_path(struct arena *arena, const char *path)
 {
 	auto_buf name = BUF_INIT(4097);
 	bool whole = strncmp(path, "/usr/", 5) == 0;
@@ -97,8 +92,7 @@ static const char *setup_pack_path_in_image(struct arena *arena, const char *pat
 	return arena_strndup(arena, buf_str(&name), name.len);
 }
 
-static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
-				  struct cay_err *err)
+static int setup_pack_add_bytes(struct setup_packer *k, int fd, uint64_t left, struct cay_err *err)
 {
 	char piece[KIB(64)];
 	int r = 0;
@@ -117,8 +111,9 @@ static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
 /* Add a file once.  1: it is missing or not suitable. */
 static int setup_pack_add_file(struct setup_packer *k, const char *path, struct cay_err *err)
 {
-	const char *name = setup_pack_path_in_image(k->arena, path);
+	const char *name = setup_pack_path(k->arena, path);
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct tar_entry e;
 	struct stat st;
 	int r;
 
@@ -131,13 +126,9 @@ static int setup_pack_add_file(struct setup_packer *k, const char *path, struct 
 		if (str_eq(k->seen[i], name))
 			return 0;
 	k->seen[k->n_seen++] = name;
-	r = tar_write_entry(&k->tar,
-			    &(struct tar_entry){ .type = TAR_FILE,
-						 .name = name,
-						 .mode = 0755,
-						 .size = (uint64_t)st.st_size },
-			    err);
-	return r < 0 ? r : setup_pack_add_content(k, fd, (uint64_t)st.st_size, err);
+	e = (struct tar_entry){ TAR_FILE, name, .mode = 0755, .size = (uint64_t)st.st_size };
+	r = tar_write_entry(&k->tar, &e, err);
+	return r < 0 ? r : setup_pack_add_bytes(k, fd, e.size, err);
 }
 
 /* Each library of "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)". */
@@ -167,7 +158,6 @@ static int setup_pack_add_program(struct setup_packer *k, const char *name, stru
 {
 	auto_buf path = BUF_INIT(64), out = BUF_INIT(KIB(16));
 	const char *argv[] = { "ldd", NULL, NULL };
-	struct cay_err none = {};
 	int r = buf_printf(&path, "/usr/bin/%s", name);
 
 	if (r < 0)
@@ -177,12 +167,9 @@ static int setup_pack_add_program(struct setup_packer *k, const char *name, stru
 		return r;
 	argv[1] = buf_str(&path);
 	/* ldd fails for a static program, which needs no libraries */
-	r = run_program_to_end(k->arena, &(struct run_program){ .argv = argv, .timeout_ms = 10000 },
-			       &out, &none);
-	if (r < 0) {
-		*err = none;
+	r = run_program_to_end(k->arena, argv, NULL, 10000, &out, err);
+	if (r < 0)
 		return r;
-	}
 	return setup_pack_add_libraries(k, (struct slice){ buf_str(&out), out.len }, err) < 0 ? -EIO
 											      : 0;
 }

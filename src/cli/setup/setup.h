@@ -4,9 +4,8 @@
 /*
  * setup - from an installed package to a sandbox, one row a step
  *
- * A step checks first and changes only what is missing, so setup can be run again and
- * continues where it stopped.  Each step reports one line.  Steps after one that failed are
- * skipped.
+ * A step checks first and changes only what is missing, so setup can be run again and continues
+ * where it stopped.  Each step reports one line.  Steps after one that failed are skipped.
  */
 #include "cli/core/command.h"
 
@@ -26,6 +25,7 @@ enum setup_state {
 
 struct setup {
 	struct cli *cli;
+	struct api *api;    /* of cli */
 	const char *source; /* of the first image: a path or a reference; NULL: this machine */
 	bool check;
 	struct buf found;  /* report of this step; not escaped yet */
@@ -35,34 +35,26 @@ struct setup {
 	size_t n_start_commands;
 };
 
+typedef int setup_step_fn(struct setup *s, struct cay_err *err);
+
 struct setup_step {
 	const char *name;
-	/* 1: nothing to do; 0: apply is needed; -errno: apply cannot help. */
-	int (*check)(struct setup *s, struct cay_err *err);
-	int (*apply)(struct setup *s, struct cay_err *err);
+	setup_step_fn *check; /* 1: nothing to do; 0: apply is needed; -errno: it cannot help */
+	setup_step_fn *apply;
 	bool harmless; /* apply leaves no changes: no confirmation */
 };
 
-extern const struct setup_step setup_steps[]; /* ended by a row without a name */
+/* Set the report of this step; returns ret. */
+__attribute__((format(printf, 3, 4))) int setup_report(struct setup *s, int ret, const char *fmt,
+						       ...);
 
-/* Set the report of this step. */
-__attribute__((format(printf, 2, 3))) void setup_finding_report(struct setup *s, const char *fmt,
-								...);
-
-int setup_root_check(struct setup *s, struct cay_err *err);
-int setup_machine_check(struct setup *s, struct cay_err *err);
-int setup_users_check(struct setup *s, struct cay_err *err);
-int setup_users_apply(struct setup *s, struct cay_err *err);
-int setup_config_check(struct setup *s, struct cay_err *err);
-int setup_config_apply(struct setup *s, struct cay_err *err);
-int setup_daemons_check(struct setup *s, struct cay_err *err);
-int setup_daemons_apply(struct setup *s, struct cay_err *err);
-int setup_key_check(struct setup *s, struct cay_err *err);
-int setup_key_apply(struct setup *s, struct cay_err *err);
-int setup_image_check(struct setup *s, struct cay_err *err);
-int setup_image_apply(struct setup *s, struct cay_err *err);
-int setup_sandbox_check(struct setup *s, struct cay_err *err);
-int setup_sandbox_apply(struct setup *s, struct cay_err *err);
+setup_step_fn setup_root_check, setup_machine_check;
+setup_step_fn setup_users_check, setup_users_apply;
+setup_step_fn setup_config_check, setup_config_apply;
+setup_step_fn setup_daemons_check, setup_daemons_apply;
+setup_step_fn setup_key_check, setup_key_apply;
+setup_step_fn setup_image_check, setup_image_apply;
+setup_step_fn setup_sandbox_check, setup_sandbox_apply;
 
 /* Pack programs of this machine as an image: a tar in an unnamed file, and the number of
  * programs. */

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/path.h"
@@ -35,12 +34,10 @@ static int image_tar_add_file(struct image_tar *l, const char *name, struct cay_
 		return cay_fail(err, CAY_E_INVALID, "%s is not a regular file", name);
 	if (l->n_files == IMAGE_TAR_FILES_MAX)
 		return cay_fail(err, CAY_E_INVALID, "more than %d files", IMAGE_TAR_FILES_MAX);
-	l->files[l->n_files] =
-		(struct image_tar_file){ arena_strndup(&l->arena, name, strlen(name)),
-					 (uint64_t)st.st_size };
-	if (!l->files[l->n_files].name)
+	name = arena_strndup(&l->arena, name, strlen(name));
+	if (!name)
 		return cay_no_memory(err);
-	l->n_files++;
+	l->files[l->n_files++] = (struct image_tar_file){ name, (uint64_t)st.st_size };
 	return 0;
 }
 
@@ -201,7 +198,6 @@ static int image_tar_begin_file(struct image_tar *l, struct cay_err *err)
 	return image_tar_write_entry(&l->writer, f, err);
 }
 
-/* Put the next part of the archive into pending. */
 static int image_tar_fill_pending(struct image_tar *l, struct cay_err *err)
 {
 	char piece[PIECE];
