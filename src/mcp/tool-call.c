@@ -152,18 +152,6 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	return r;
 }
 
-/* The default: one call of the operation. */
-static int tool_call_next_default(struct tool_run *run, struct cay_err *err)
-{
-	int r;
-
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, run->tool->op);
-	r = tool_run_map_args(run, err);
-	return r < 0 ? r : TOOL_NEXT_CALL;
-}
-
 /* Send the next call, or finish. */
 static void tool_call_continue(struct mcp_request *v)
 {
@@ -180,7 +168,7 @@ static void tool_call_continue(struct mcp_request *v)
 	}
 	if (v->sandbox_found)
 		r = run->tool->next_call ? run->tool->next_call(run, &err)
-					 : tool_call_next_default(run, &err);
+					 : tool_run_default_call(run, &err);
 	if (r == TOOL_NEXT_CALL)
 		r = tool_call_send_op(v, &err);
 	else if (r == TOOL_FINISHED) {

@@ -11,22 +11,35 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op)
 	run->call = (struct tool_op_call){ .op = op, .members = json_object() };
 }
 
-int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
+static int tool_run_set_packed(struct tool_run *run, struct cay_err *err, const char *fmt,
+			       va_list ap)
 {
-	if (json_object_set_new(run->call.members, member, stolen) < 0)
-		return cay_no_memory(err);
-	return 0;
+	auto_json members = json_vpack_ex(NULL, 0, fmt, ap);
+
+	return json_object_update(run->call.members, members) < 0 ? cay_no_memory(err) : 0;
 }
 
-int tool_run_set_text(struct tool_run *run, const char *member, const char *text,
-		      struct cay_err *err)
+int tool_run_set(struct tool_run *run, struct cay_err *err, const char *fmt, ...)
 {
-	return tool_run_set_json(run, member, json_string(text), err);
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = tool_run_set_packed(run, err, fmt, ap);
+	va_end(ap);
+	return r;
 }
 
-int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n, struct cay_err *err)
+int tool_run_call(struct tool_run *run, enum op_id op, struct cay_err *err, const char *fmt, ...)
 {
-	return tool_run_set_json(run, member, json_integer((json_int_t)n), err);
+	va_list ap;
+	int r;
+
+	tool_run_begin_call(run, op);
+	va_start(ap, fmt);
+	r = tool_run_set_packed(run, err, fmt, ap);
+	va_end(ap);
+	return r;
 }
 
 /* Convert to the operation's unit. */
@@ -46,7 +59,7 @@ static int tool_run_set_fixed(struct tool_run *run, const struct tool_arg *a, st
 	json_t *v = NULL;
 	int r = json_parse(slice_of(a->preset), &json_control_limits, &v, err);
 
-	return r < 0 ? r : tool_run_set_json(run, a->as, v, err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:o}", a->as, v);
 }
 
 int tool_run_map_args(struct tool_run *run, struct cay_err *err)
@@ -62,9 +75,17 @@ int tool_run_map_args(struct tool_run *run, struct cay_err *err)
 			run->call.body =
 				(struct slice){ json_string_value(v), json_string_length(v) };
 		else if (v && a->as)
-			r = tool_run_set_json(run, a->as, tool_arg_scale_value(a, v), err);
+			r = tool_run_set(run, err, "{s:o}", a->as, tool_arg_scale_value(a, v));
 	}
 	return r;
+}
+
+int tool_run_default_call(struct tool_run *run, struct cay_err *err)
+{
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, run->tool->op);
+	return tool_run_map_args(run, err);
 }
 
 const char *tool_run_arg_text(const struct tool_run *run, const char *name)

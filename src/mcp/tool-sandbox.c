@@ -14,36 +14,20 @@ static const char *tool_sandbox_find_arg(const struct tool_run *run)
 	return NULL;
 }
 
-static int tool_sandbox_request_by_name(struct tool_run *run, const char *name, struct cay_err *err)
-{
-	int r;
-
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	r = tool_run_set_text(run, "name", name, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "state", "live", err);
-	return r < 0 ? r : tool_run_set_number(run, "limit", 1, err);
-}
-
 /* Creating a name again returns the same sandbox. */
 static int tool_sandbox_request_default(struct tool_run *run, struct cay_err *err)
 {
 	const char *group = run->group ? run->group : GROUP_DEFAULT;
 	const struct settings *s = run->settings;
 	char name[64];
-	int n = snprintf(name, sizeof(name), "mcp-%s", group), r;
+	int n = snprintf(name, sizeof(name), "mcp-%s", group);
 
 	if (n < 0 || n >= (int)sizeof(name))
 		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_set_text(run, "name", name, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "group", group, err);
-	if (r >= 0 && s->mcp_template[0])
-		r = tool_run_set_text(run, "template", s->mcp_template, err);
-	else if (r >= 0)
-		r = tool_run_set_text(run, "image", s->mcp_image, err);
-	return r < 0 ? r : tool_run_set_number(run, "idle_ms", s->mcp_idle_ms, err);
+	return tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:s, s:s, s:s, s:I}", "name", name,
+			     "group", group, s->mcp_template[0] ? "template" : "image",
+			     s->mcp_template[0] ? s->mcp_template : s->mcp_image, "idle_ms",
+			     (json_int_t)s->mcp_idle_ms);
 }
 
 static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, struct cay_err *err)
@@ -83,7 +67,8 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 		return TOOL_FINISHED;
 	}
 	if (name)
-		return tool_sandbox_request_by_name(run, name, err);
+		return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:s, s:s, s:i}", "name", name,
+				     "state", "live", "limit", 1);
 	if (run->actor.one_sandbox) {
 		id_format(&run->actor.sandbox, run->sandbox);
 		return TOOL_FINISHED;

@@ -158,9 +158,9 @@ static void a_query_is_encoded(void **)
 	auto_buf target = BUF_INIT(KIB(4)), body = BUF_INIT(KIB(4));
 	struct cay_err err = {};
 
-	tool_run_begin_call(&run, OP_SANDBOX_LIST);
-	assert_return_code(tool_run_set_text(&run, "group", "a&b=c d/..", &err), 0);
-	assert_return_code(tool_run_set_number(&run, "limit", 5, &err), 0);
+	assert_return_code(tool_run_call(&run, OP_SANDBOX_LIST, &err, "{s:s, s:i}", "group",
+					 "a&b=c d/..", "limit", 5),
+			   0);
 	assert_return_code(tool_run_write_request(&run, &target, &body, &err), 0);
 	assert_string_equal(target.data, "/v1/sandboxes?group=a%26b%3Dc%20d%2F..&limit=5");
 	assert_int_equal(body.len, 0);

@@ -37,8 +37,7 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 	}
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_add_stream(j, "stdout", "", out);
-	tool_result_add_stream(j, "stderr", "", out);
+	tool_result_add_streams(j, "", out);
 	/* a failed command is no failure of the tool */
 	if (!json_object_get(end, "exit_code"))
 		tool_result_add_exit(end, out);
@@ -49,15 +48,14 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 
 static int anthropic_create_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *text = json_object_get(run->args, "file_text");
 	int r;
 
-	if (!text)
+	if (!json_object_get(run->args, "file_text"))
 		return anthropic_refuse_missing_arg(err, "file_text", "create");
-	tool_run_begin_call(run, OP_FILE_WRITE);
-	run->call.body = (struct slice){ json_string_value(text), json_string_length(text) };
-	r = tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	r = tool_run_call(run, OP_FILE_WRITE, err, "{s:s, s:b}", "path",
+			  tool_run_arg_text(run, "path"), "parents", true);
+	run->call.body = json_member_text(run->args, "file_text");
+	return r;
 }
 
 static int anthropic_change_next_call(struct tool_run *run, const char *command,
@@ -109,11 +107,9 @@ static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 
 	if (r < 0)
 		return r;
-	if (run->step == 0) {
-		tool_run_begin_call(run, OP_FILE_STAT);
-		r = tool_run_set_text(run, "path", path, err);
-		return r < 0 ? r : tool_run_set_json(run, "follow", json_true(), err);
-	}
+	if (run->step == 0)
+		return tool_run_call(run, OP_FILE_STAT, err, "{s:s, s:b}", "path", path, "follow",
+				     true);
 	if (run->call.op == OP_FILE_LIST)
 		return TOOL_FINISHED;
 	if (run->step > 1 || !str_eq(json_member_str(run->answer.json, "type"), "directory")) {
@@ -122,9 +118,7 @@ static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 		run->step++;
 		return r;
 	}
-	tool_run_begin_call(run, OP_FILE_LIST);
-	r = tool_run_set_text(run, "path", path, err);
-	return r < 0 ? r : tool_run_set_number(run, "depth", LEVELS, err);
+	return tool_run_call(run, OP_FILE_LIST, err, "{s:s, s:i}", "path", path, "depth", LEVELS);
 }
 
 int anthropic_edit_next_call(struct tool_run *run, struct cay_err *err)

@@ -20,23 +20,17 @@ static int native_create_set_image(struct tool_run *run, struct cay_err *err)
 
 	if (!s || tool_run_arg_text(run, "image") || tool_run_arg_text(run, "template"))
 		return 0;
-	return s->mcp_template[0] ? tool_run_set_text(run, "template", s->mcp_template, err)
-				  : tool_run_set_text(run, "image", s->mcp_image, err);
+	return tool_run_set(run, err, "{s:s}", s->mcp_template[0] ? "template" : "image",
+			    s->mcp_template[0] ? s->mcp_template : s->mcp_image);
 }
 
 int native_sandbox_create_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_map_args(run, err);
-	if (r >= 0)
+	if (r == TOOL_NEXT_CALL)
 		r = native_create_set_image(run, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
-	return r;
+	return r == TOOL_NEXT_CALL ? tool_run_set(run, err, "{s:s*}", "group", run->group) : r;
 }
 
 static const char *native_text_or_dash(const char *s)
@@ -57,19 +51,11 @@ int native_sandbox_write_result(struct tool_run *run, struct tool_result *out, s
 
 int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	r = tool_run_map_args(run, err);
-	if (tool_run_arg_bool(run, "all"))
+	if (r != TOOL_NEXT_CALL || tool_run_arg_bool(run, "all"))
 		return r;
-	if (r >= 0)
-		r = tool_run_set_text(run, "state", "live", err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
-	return r;
+	return tool_run_set(run, err, "{s:s, s:s*}", "state", "live", "group", run->group);
 }
 
 int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -111,8 +97,7 @@ int native_exec_write_result(struct tool_run *run, struct tool_result *out, stru
 			"[started in background: %.32s; use `output` to read it, `stop` to end it]",
 			id);
 	} else {
-		tool_result_add_stream(j, "stdout", id, out);
-		tool_result_add_stream(j, "stderr", id, out);
+		tool_result_add_streams(j, id, out);
 		tool_result_add_exit(json_object_get(j, "end"), out);
 	}
 	out->owned = json_pack("{s:s, s:s, s:O*}", "id", id, "state", json_member_str(j, "state"),
@@ -164,8 +149,8 @@ int native_output_next_call(struct tool_run *run, struct cay_err *err)
 	run->call.accept = FRAME_MEDIA_TYPE;
 	r = tool_run_map_args(run, err);
 	return r < 0 ? r
-		     : tool_run_set_text(run, noun == ID_EXEC ? "exec" : "shell",
-					 tool_run_arg_text(run, "id"), err);
+		     : tool_run_set(run, err, "{s:s}", noun == ID_EXEC ? "exec" : "shell",
+				    tool_run_arg_text(run, "id"));
 }
 
 /* Decoded frames of one stream. */
@@ -258,11 +243,12 @@ int native_stop_next_call(struct tool_run *run, struct cay_err *err)
 		return native_refuse_id(run, err);
 	tool_run_begin_call(run, id ? OP_EXEC_SIGNAL : OP_PROCESS_SIGNAL);
 	r = tool_run_map_args(run, err);
-	if (r >= 0 && id)
-		r = tool_run_set_text(run, "exec", tool_run_arg_text(run, "id"), err);
-	if (r >= 0 && pid)
-		r = tool_run_set_number(run, "pid", tool_run_arg_number(run, "pid"), err);
-	return r < 0 || id ? r : tool_run_set_json(run, "tree", json_true(), err);
+	if (r < 0 || id)
+		return r < 0 ? r
+			     : tool_run_set(run, err, "{s:s}", "exec",
+					    tool_run_arg_text(run, "id"));
+	return tool_run_set(run, err, "{s:I, s:b}", "pid",
+			    (json_int_t)tool_run_arg_number(run, "pid"), "tree", true);
 }
 
 int native_stop_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -309,13 +295,9 @@ int native_read_next_call(struct tool_run *run, struct cay_err *err)
 
 int native_write_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_WRITE);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && str_eq(tool_run_arg_text(run, "encoding"), "base64"))
+	if (r == TOOL_NEXT_CALL && str_eq(tool_run_arg_text(run, "encoding"), "base64"))
 		r = tool_run_set_base64_body(run, "content", run->call.body, err);
 	return r;
 }
@@ -332,21 +314,23 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 
 int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 {
-	json_t *changes = json_array(), *row;
+	json_t *changes, *row;
 	size_t i;
 	int r;
 
-	if (run->step) {
-		json_decref(changes);
+	if (run->step)
 		return TOOL_FINISHED;
+	changes = json_array();
+	json_array_foreach(json_object_get(run->args, "edits"), i, row)
+	{
+		bool all = json_is_true(json_object_get(row, "all"));
+
+		(void)json_array_append_new(changes, json_pack("{s:s, s:O, s:O}", "kind",
+							       all ? "replace_all" : "replace",
+							       "old", json_object_get(row, "old"),
+							       "new", json_object_get(row, "new")));
 	}
-	json_array_foreach(json_object_get(run->args, "edits"), i, row)(void) json_array_append_new(
-		changes,
-		json_pack("{s:s, s:O, s:O}", "kind",
-			  json_is_true(json_object_get(row, "all")) ? "replace_all" : "replace",
-			  "old", json_object_get(row, "old"), "new", json_object_get(row, "new")));
-	tool_run_begin_call(run, OP_FILE_EDIT);
-	r = tool_run_set_json(run, "edits", changes, err);
+	r = tool_run_call(run, OP_FILE_EDIT, err, "{s:o}", "edits", changes);
 	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
 		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_map_args(run, err);
@@ -422,15 +406,13 @@ int native_ports_next_call(struct tool_run *run, struct cay_err *err)
 {
 	uint64_t port = tool_run_arg_number(run, "port");
 	double wait = json_number_value(json_object_get(run->args, "wait"));
-	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, port ? OP_PORT_WAIT : OP_PORT_LIST);
 	if (!port)
-		return TOOL_NEXT_CALL;
-	r = tool_run_set_number(run, "port", port, err);
-	return r < 0 ? r : tool_run_set_number(run, "wait_ms", (uint64_t)llround(wait * 1000), err);
+		return tool_run_call(run, OP_PORT_LIST, err, "{}");
+	return tool_run_call(run, OP_PORT_WAIT, err, "{s:I, s:I}", "port", (json_int_t)port,
+			     "wait_ms", (json_int_t)llround(wait * 1000));
 }
 
 int native_ports_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

@@ -43,19 +43,11 @@ static int osb_create_set_resource(struct tool_run *run, struct cay_err *err)
 			return cay_fail_field(err, CAY_E_INVALID, "resource",
 					      "unknown resource '%.64s'; expected: cpu, memory",
 					      key);
-		r = tool_run_set_json(run, known[i].member, json_incref(v), err);
+		r = tool_run_set(run, err, "{s:O}", known[i].member, v);
 		if (r < 0)
 			return r;
 	}
 	return 0;
-}
-
-static int osb_copy_arg(struct tool_run *run, const char *arg, const char *member,
-			struct cay_err *err)
-{
-	json_t *v = json_object_get(run->args, arg);
-
-	return v ? tool_run_set_json(run, member, json_incref(v), err) : 0;
 }
 
 int osb_create_next_call(struct tool_run *run, struct cay_err *err)
@@ -64,21 +56,17 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 
 	if (r < 0 || run->step)
 		return r < 0 ? r : TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = osb_copy_arg(run, "image", "image", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "env", "env", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "metadata", "labels", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "entrypoint", "entrypoint", err);
+	r = tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:O*, s:O*, s:O*, s:O*}", "image",
+			  json_object_get(run->args, "image"), "env",
+			  json_object_get(run->args, "env"), "labels",
+			  json_object_get(run->args, "metadata"), "entrypoint",
+			  json_object_get(run->args, "entrypoint"));
 	if (r >= 0)
 		r = osb_create_set_resource(run, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
 	return r < 0 ? r
-		     : tool_run_set_number(run, "ttl_ms",
-					   1000 * tool_run_arg_number(run, "timeout_seconds"), err);
+		     : tool_run_set(
+			       run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms",
+			       (json_int_t)(1000 * tool_run_arg_number(run, "timeout_seconds")));
 }
 
 /* Our states under their names. */
@@ -139,8 +127,7 @@ int osb_list_next_call(struct tool_run *run, struct cay_err *err)
 	if (most > 1000)
 		return cay_fail_field(err, CAY_E_INVALID, "filter",
 				      "page times page_size must not be more than 1000");
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	return tool_run_set_number(run, "limit", most, err);
+	return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:I}", "limit", (json_int_t)most);
 }
 
 static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox)
@@ -186,13 +173,10 @@ int osb_renew_write_result(struct tool_run *run, struct tool_result *out, struct
 	return 0;
 }
 
-int osb_health_next_call(struct tool_run *run, struct cay_err *)
+int osb_health_next_call(struct tool_run *run, struct cay_err *err)
 {
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_HEALTH);
 	run->accepts_failure = true;
-	return TOOL_NEXT_CALL;
+	return tool_run_default_call(run, err);
 }
 
 int osb_health_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -329,17 +313,16 @@ static int osb_set_owner_and_mode(json_t *to, const json_t *from, const char *mo
 
 int osb_write_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *content = json_object_get(run->args, "content");
 	int r = osb_check_encoding(run, err);
 
 	if (r < 0 || run->step)
 		return r < 0 ? r : TOOL_FINISHED;
 	tool_run_begin_call(run, OP_FILE_WRITE);
-	run->call.body = (struct slice){ json_string_value(content), json_string_length(content) };
+	run->call.body = json_member_text(run->args, "content");
 	if (osb_set_owner_and_mode(run->call.members, run->args, "0755") < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "mode", "must be as in 755");
-	r = tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	return tool_run_set(run, err, "{s:s, s:b}", "path", tool_run_arg_text(run, "path"),
+			    "parents", true);
 }
 
 int osb_write_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
@@ -357,14 +340,13 @@ static int osb_batch_next_call(struct tool_run *run, const char *arg,
 
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_BATCH);
 	steps = json_array();
 	json_array_foreach(entries, i, entry) if (json_array_append_new(steps, step(entry)) < 0)
 	{
 		json_decref(steps);
 		return cay_no_memory(err);
 	}
-	return tool_run_set_json(run, "steps", steps, err);
+	return tool_run_call(run, OP_FILE_BATCH, err, "{s:o}", "steps", steps);
 }
 
 static json_t *osb_batch_step_delete(const json_t *path)
@@ -455,15 +437,13 @@ int osb_search_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *pattern = tool_run_arg_text(run, "pattern");
 	auto_buf b = BUF_INIT(KIB(2));
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_GLOB);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
-		r = cay_no_memory(err);
-	return r < 0 ? r : tool_run_set_text(run, "pattern", buf_str(&b), err);
+	if (r != TOOL_NEXT_CALL)
+		return r;
+	if (buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
+		return cay_no_memory(err);
+	return tool_run_set(run, err, "{s:s}", "pattern", buf_str(&b));
 }
 
 int osb_search_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

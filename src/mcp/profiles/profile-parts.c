@@ -147,6 +147,12 @@ void tool_result_add_stream(const json_t *answer, const char *stream, const char
 		out);
 }
 
+void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out)
+{
+	tool_result_add_stream(answer, "stdout", id, out);
+	tool_result_add_stream(answer, "stderr", id, out);
+}
+
 json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 {
 	struct slice text = json_text_or_empty(json_object_get(answer, stream));
@@ -245,15 +251,12 @@ uint64_t tool_run_default_timeout_ms(const struct tool_run *run)
 
 int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_EXEC_RUN);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && !json_is_true(json_object_get(run->call.members, "detach")) &&
+	if (r == TOOL_NEXT_CALL && !json_is_true(json_object_get(run->call.members, "detach")) &&
 	    !json_object_get(run->call.members, "timeout_ms"))
-		r = tool_run_set_number(run, "timeout_ms", tool_run_default_timeout_ms(run), err);
+		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
+				 (json_int_t)tool_run_default_timeout_ms(run));
 	return r;
 }
 
@@ -296,31 +299,17 @@ static bool shell_tool_find(const json_t *list, const char *name, struct shell_t
 	return false;
 }
 
-static int shell_tool_create(struct tool_run *run, const struct shell_tool_request *want,
-			     struct cay_err *err)
-{
-	tool_run_begin_call(run, OP_SHELL_CREATE);
-	return tool_run_set_text(run, "name", want->name, err);
-}
-
 static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_request *want,
 				  struct cay_err *err)
 {
 	struct shell_tool_state *own = run->tool_state;
-	int r;
 
 	if (!want->command || own->runs)
 		return TOOL_FINISHED;
 	own->runs = true;
-	tool_run_begin_call(run, OP_SHELL_RUN);
-	r = tool_run_set_text(run, "shell", own->id, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "command", want->command, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "timeout_ms", want->timeout_ms, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "max_output", RESULT_TEXT / 2, err);
-	return r < 0 ? r : tool_run_set_text(run, "keep", "both", err);
+	return tool_run_call(run, OP_SHELL_RUN, err, "{s:s, s:s, s:I, s:i, s:s}", "shell", own->id,
+			     "command", want->command, "timeout_ms", (json_int_t)want->timeout_ms,
+			     "max_output", (int)RESULT_TEXT / 2, "keep", "both");
 }
 
 int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
@@ -332,8 +321,7 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 		if (!run->tool_state)
 			return cay_no_memory(err);
-		tool_run_begin_call(run, OP_SHELL_LIST);
-		return TOOL_NEXT_CALL;
+		return tool_run_call(run, OP_SHELL_LIST, err, "{}");
 	}
 	if (run->step == 1) {
 		bool found = shell_tool_find(run->answer.json, want->name, own);
@@ -341,14 +329,14 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		if (found && !want->restart)
 			return shell_tool_run_command(run, want, err);
 		if (!found)
-			return shell_tool_create(run, want, err);
-		tool_run_begin_call(run, OP_SHELL_DELETE);
+			return tool_run_call(run, OP_SHELL_CREATE, err, "{s:s}", "name",
+					     want->name);
 		own->deleted = true;
-		return tool_run_set_text(run, "shell", own->id, err);
+		return tool_run_call(run, OP_SHELL_DELETE, err, "{s:s}", "shell", own->id);
 	}
 	if (own->deleted) {
 		own->deleted = false;
-		return shell_tool_create(run, want, err);
+		return tool_run_call(run, OP_SHELL_CREATE, err, "{s:s}", "name", want->name);
 	}
 	if (!own->runs && !shell_tool_set_id(own, run->answer.json))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no valid shell id");
@@ -362,8 +350,7 @@ int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struc
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_add_stream(j, "stdout", id, out);
-	tool_result_add_stream(j, "stderr", id, out);
+	tool_result_add_streams(j, id, out);
 	if (cwd[0])
 		tool_result_printf(out, "[in %.1024s]", cwd);
 	tool_result_add_exit(json_object_get(j, "end"), out);
@@ -393,17 +380,13 @@ int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice
 static int file_view_begin_call(struct tool_run *run, const char *path, uint64_t first,
 				uint64_t limit, bool numbers, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_call(run, OP_FILE_VIEW, err, "{s:s, s:I, s:I}", "path", path, "first",
+			      (json_int_t)(first ? first : 1), "limit",
+			      (json_int_t)(limit ? limit : 2000));
 
-	tool_run_begin_call(run, OP_FILE_VIEW);
-	r = tool_run_set_text(run, "path", path, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "first", first ? first : 1, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "limit", limit ? limit : 2000, err);
 	if (r >= 0 && !numbers)
-		r = tool_run_set_number(run, "width", WIDTH_MAX, err);
-	return r < 0 ? r : tool_run_set_json(run, "numbers", json_boolean(numbers), err);
+		r = tool_run_set(run, err, "{s:i}", "width", WIDTH_MAX);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "numbers", numbers);
 }
 
 int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
@@ -414,9 +397,10 @@ int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, 
 	if (!run->step)
 		return file_view_begin_call(run, path, first, limit, true, err);
 	if (run->step == 1 && json_is_true(json_object_get(j, "binary"))) {
-		tool_run_begin_call(run, OP_FILE_READ);
+		int r = tool_run_call(run, OP_FILE_READ, err, "{s:s}", "path", path);
+
 		run->call.range = "bytes=0-4194303";
-		return tool_run_set_text(run, "path", path, err);
+		return r;
 	}
 	/* line numbers would be mixed with the bytes */
 	if (run->step == 1 && json_member_text(j, "text_b64").n)
@@ -521,11 +505,7 @@ int file_view_write_result(struct tool_run *run, struct tool_result *out, struct
 int file_edit_begin_call(struct tool_run *run, const char *path, const char *kind, const char *old,
 			 const char *text, uint64_t line, struct cay_err *err)
 {
-	json_t *edits = json_pack("[{s:s, s:s*, s:s, s:I}]", "kind", kind, "old", old, "new", text,
-				  "line", (json_int_t)line);
-	int r;
-
-	tool_run_begin_call(run, OP_FILE_EDIT);
-	r = tool_run_set_json(run, "edits", edits, err);
-	return r < 0 ? r : tool_run_set_text(run, "path", path, err);
+	return tool_run_call(run, OP_FILE_EDIT, err, "{s:[{s:s, s:s*, s:s, s:I}], s:s}", "edits",
+			     "kind", kind, "old", old, "new", text, "line", (json_int_t)line,
+			     "path", path);
 }

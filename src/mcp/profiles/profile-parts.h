@@ -26,6 +26,7 @@ const char *tool_run_failure_text(struct tool_run *run);
  * "". */
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out);
+void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out);
 /* "[exit 1]".  Anything but 0 is an error. */
 void tool_result_add_exit(const json_t *end, struct tool_result *out);
 

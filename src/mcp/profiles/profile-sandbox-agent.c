@@ -13,17 +13,15 @@ const char *const agent_encodings[] = { "text", "base64", NULL };
 int agent_create_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *language = tool_run_arg_text(run, "language");
-	const json_t *packages = json_object_get(run->args, "dependencies");
+	json_t *packages = json_object_get(run->args, "dependencies");
 	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_set_text(run, "template", language, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
+	r = tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:s, s:s*}", "template", language, "group",
+			  run->group);
 	if (r >= 0 && packages)
-		r = tool_run_set_json(run, "packages", json_pack("{s:O}", language, packages), err);
+		r = tool_run_set(run, err, "{s:{s:O}}", "packages", language, packages);
 	return r;
 }
 
@@ -111,7 +109,7 @@ static int agent_set_path_member(struct tool_run *run, const char *member, const
 
 	if (buf_printf(&b, "%s%s", path[0] == '/' ? "" : WORKSPACE "/", path) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "files", "a path is too long");
-	return tool_run_set_text(run, member, buf_str(&b), err);
+	return tool_run_set(run, err, "{s:s}", member, buf_str(&b));
 }
 
 static int agent_import_content_call(struct tool_run *run, const json_t *file, struct cay_err *err)
@@ -131,7 +129,7 @@ static int agent_import_content_call(struct tool_run *run, const json_t *file, s
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "a file with file_content needs a destination");
 	r = agent_set_path_member(run, "path", agent_file_destination(file), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "parents", true);
 }
 
 /* For a call to another sandbox than the session's. */
@@ -159,7 +157,7 @@ static int agent_import_stat_call(struct tool_run *run, const json_t *file, stru
 	own->stat_sent = true;
 	tool_run_begin_call(run, OP_FILE_STAT);
 	r = agent_set_path_member(run, "path", json_member_str(file, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "follow", json_true(), err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "follow", true);
 }
 
 /* A directory's contents go into a directory; a file keeps its name. */
@@ -177,8 +175,8 @@ static int agent_import_foreign_call(struct tool_run *run, const json_t *file, s
 				      "a file of another session keeps its name: destination must "
 				      "end in '%.200s'",
 				      agent_path_basename(json_member_str(file, "path")));
-	tool_run_begin_call(run, OP_TREE_IMPORT);
-	r = tool_run_set_text(run, "from", json_member_str(file, "session_id"), err);
+	r = tool_run_call(run, OP_TREE_IMPORT, err, "{s:s}", "from",
+			  json_member_str(file, "session_id"));
 	if (r >= 0)
 		r = agent_set_path_member(run, "path", json_member_str(file, "path"), err);
 	return r < 0 ? r : agent_set_path_member(run, "to", where, err);
