@@ -213,12 +213,20 @@ static void mcp_rpc_begin_envelope(const struct mcp_rpc *r, struct jw *w)
 		jw_null(w, "id");
 }
 
-static void mcp_rpc_write_server_info(const char *key, struct jw *w)
+void mcp_rpc_write_server_info(const char *key, struct jw *w)
 {
 	jw_object_begin(w, key);
 	jw_str(w, "name", "cay");
 	jw_str(w, "title", "Cay");
 	jw_str(w, "version", CAY_VERSION);
+	jw_end(w);
+}
+
+void mcp_rpc_write_versions(const char *key, struct jw *w)
+{
+	jw_array_begin(w, key);
+	for (size_t i = 0; rpc_versions[i]; i++)
+		jw_str(w, NULL, rpc_versions[i]);
 	jw_end(w);
 }
 
@@ -248,10 +256,7 @@ void mcp_rpc_write_fault(const struct mcp_rpc *r, const struct mcp_rpc_fault *fa
 	jw_str(w, "message", fault->msg);
 	if (fault->code == RPC_VERSION) {
 		jw_object_begin(w, "data");
-		jw_array_begin(w, "supported");
-		for (size_t i = 0; rpc_versions[i]; i++)
-			jw_str(w, NULL, rpc_versions[i]);
-		jw_end(w);
+		mcp_rpc_write_versions("supported", w);
 		jw_str(w, "requested", fault->version);
 		jw_end(w);
 	}

@@ -26,17 +26,12 @@ static void mcp_method_refuse_params(struct mcp_request *v, const char *msg)
 	mcp_request_reply_fault(v, &fault);
 }
 
-static void mcp_method_write_capabilities(struct jw *w)
+static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 {
 	jw_object_begin(w, "capabilities");
 	jw_object_begin(w, "tools");
 	jw_end(w);
 	jw_end(w);
-}
-
-static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
-{
-	mcp_method_write_capabilities(w);
 	jw_str(w, "instructions", profiles[v->profile].instructions);
 }
 
@@ -80,11 +75,7 @@ static void mcp_method_initialize(struct mcp_request *v)
 	mcp_method_set_session_id(v);
 	mcp_rpc_begin_result(&v->rpc, &w);
 	jw_str(&w, "protocolVersion", version);
-	jw_object_begin(&w, "serverInfo");
-	jw_str(&w, "name", "cay");
-	jw_str(&w, "title", "Cay");
-	jw_str(&w, "version", CAY_VERSION);
-	jw_end(&w);
+	mcp_rpc_write_server_info("serverInfo", &w);
 	mcp_method_write_introduction(v, &w);
 	mcp_method_finish_result(v, &w, &b);
 }
@@ -95,10 +86,7 @@ static void mcp_method_discover(struct mcp_request *v)
 	struct jw w = jw_to(&b);
 
 	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_array_begin(&w, "supportedVersions");
-	for (size_t i = 0; rpc_versions[i]; i++)
-		jw_str(&w, NULL, rpc_versions[i]);
-	jw_end(&w);
+	mcp_rpc_write_versions("supportedVersions", &w);
 	mcp_method_write_introduction(v, &w);
 	jw_u64(&w, "ttlMs", DISCOVER_TTL_MS);
 	jw_str(&w, "cacheScope", "public");
@@ -185,29 +173,15 @@ static void mcp_method_cancelled(struct mcp_request *v)
 
 void mcp_method_dispatch(struct mcp_request *v)
 {
-	switch (v->rpc.method) {
-	case RPC_INITIALIZE:
-		mcp_method_initialize(v);
-		break;
-	case RPC_PING:
-		mcp_method_ping(v);
-		break;
-	case RPC_DISCOVER:
-		mcp_method_discover(v);
-		break;
-	case RPC_TOOLS_LIST:
-		mcp_method_tools_list(v);
-		break;
-	case RPC_TOOLS_CALL:
-		mcp_method_tools_call(v);
-		break;
-	case RPC_CANCELLED:
-		mcp_method_cancelled(v);
-		break;
-	case RPC_INITIALIZED:
-	case RPC_NONE: /* unknown notifications are ignored */
-	case RPC_NUM:
+	static void (*const methods[RPC_NUM])(struct mcp_request *v) = {
+		[RPC_INITIALIZE] = mcp_method_initialize, [RPC_PING] = mcp_method_ping,
+		[RPC_DISCOVER] = mcp_method_discover,     [RPC_TOOLS_LIST] = mcp_method_tools_list,
+		[RPC_TOOLS_CALL] = mcp_method_tools_call, [RPC_CANCELLED] = mcp_method_cancelled,
+	};
+
+	/* initialized needs nothing, and unknown notifications are ignored */
+	if (methods[v->rpc.method])
+		methods[v->rpc.method](v);
+	else
 		mcp_request_reply(v, 202, NULL);
-		break;
-	}
 }

@@ -21,6 +21,8 @@ struct tool_result {
 	json_t *owned;      /* set when it must be freed */
 };
 
+/* Remember the first failure to write; r >= 0 is none. */
+void tool_result_note_failure(struct tool_result *out, int r);
 void tool_result_add_text(struct tool_result *out, struct slice text);
 __attribute__((format(printf, 2, 3))) void tool_result_printf(struct tool_result *out,
 							      const char *fmt, ...);

@@ -148,8 +148,7 @@ static int anthropic_dir_write_result(struct tool_run *run, struct tool_result *
 				&lines, "%s/%s%s", tool_run_arg_text(run, "path"), name.data,
 				str_eq(json_member_str(e, "type"), "directory") ? "/" : "");
 	}
-	result_lines_write(&lines, "[empty directory]",
-			   json_is_true(json_object_get(j, "truncated")), out);
+	result_lines_write(&lines, "[empty directory]", json_member_is_true(j, "truncated"), out);
 	return 0;
 }
 

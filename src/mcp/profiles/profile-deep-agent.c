@@ -118,8 +118,7 @@ int deep_grep_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (str_eq(mode, "content"))
 		return native_grep_write_result(run, out, err);
 	deep_grep_write_counts(json_object_get(j, "hits"), str_eq(mode, "count"), &lines);
-	result_lines_write(&lines, "No matches found",
-			   json_is_true(json_object_get(j, "truncated")), out);
+	result_lines_write(&lines, "No matches found", json_member_is_true(j, "truncated"), out);
 	return 0;
 }
 

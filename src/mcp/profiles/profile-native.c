@@ -307,7 +307,7 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 	const json_t *j = run->answer.json;
 
 	tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
-			   json_is_true(json_object_get(j, "created")) ? "created" : "wrote",
+			   json_member_is_true(j, "created") ? "created" : "wrote",
 			   tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 	return 0;
 }
@@ -323,7 +323,7 @@ int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 	changes = json_array();
 	json_array_foreach(json_object_get(run->args, "edits"), i, row)
 	{
-		bool all = json_is_true(json_object_get(row, "all"));
+		bool all = json_member_is_true(row, "all");
 
 		(void)json_array_append_new(changes, json_pack("{s:s, s:O, s:O}", "kind",
 							       all ? "replace_all" : "replace",
@@ -395,8 +395,7 @@ int native_grep_write_result(struct tool_run *run, struct tool_result *out, stru
 				    json_member_number(h, "line"),
 				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
 	}
-	result_lines_write(&lines, "No matches found.",
-			   json_is_true(json_object_get(j, "truncated")), out);
+	result_lines_write(&lines, "No matches found.", json_member_is_true(j, "truncated"), out);
 	return 0;
 }
 
@@ -422,7 +421,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 	size_t i;
 
 	if (run->call.op == OP_PORT_WAIT) {
-		bool open = json_is_true(json_object_get(j, "open"));
+		bool open = json_member_is_true(j, "open");
 
 		tool_result_printf(
 			out, open ? "port %" PRIu64 " is open" : "nothing listens on port %" PRIu64,

@@ -6,12 +6,15 @@
 
 #include "text/base64.h"
 
-struct slice json_member_text(const json_t *o, const char *name)
+static struct slice json_text_or_empty(const json_t *v)
 {
-	const json_t *v = json_object_get(o, name);
-
 	return json_is_string(v) ? (struct slice){ json_string_value(v), json_string_length(v) }
 				 : (struct slice){ "", 0 };
+}
+
+struct slice json_member_text(const json_t *o, const char *name)
+{
+	return json_text_or_empty(json_object_get(o, name));
 }
 
 const char *json_member_str(const json_t *o, const char *name)
@@ -24,6 +27,11 @@ uint64_t json_member_number(const json_t *o, const char *name)
 	json_int_t n = json_integer_value(json_object_get(o, name));
 
 	return n > 0 ? (uint64_t)n : 0;
+}
+
+bool json_member_is_true(const json_t *o, const char *name)
+{
+	return json_is_true(json_object_get(o, name));
 }
 
 int json_member_filename(const json_t *o, const char *member, struct buf *out)
@@ -62,10 +70,14 @@ static const json_t *json_stream_member(const json_t *o, const char *stream, con
 	return n > 0 && (size_t)n < sizeof(name) ? json_object_get(o, name) : NULL;
 }
 
-static struct slice json_text_or_empty(const json_t *v)
+static uint64_t json_stream_number(const json_t *o, const char *stream, const char *what)
 {
-	return (struct slice){ json_is_string(v) ? json_string_value(v) : "",
-			       json_string_length(v) };
+	return (uint64_t)json_integer_value(json_stream_member(o, stream, what));
+}
+
+static struct slice json_stream_text(const json_t *o, const char *stream, const char *what)
+{
+	return json_text_or_empty(json_stream_member(o, stream, what));
 }
 
 /* How to read the omitted part, or "". */
@@ -92,8 +104,7 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 			       how[0] ? "; " : "", how);
 	if (r >= 0)
 		r = buf_append(&b, tail.p, tail.n);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
+	tool_result_note_failure(out, r);
 	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 }
 
@@ -101,9 +112,9 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 static void tool_result_add_stream_end(const json_t *answer, struct slice text, const char *stream,
 				       const char *id, struct tool_result *out)
 {
-	uint64_t from = (uint64_t)json_integer_value(json_stream_member(answer, stream, "_offset"));
-	uint64_t cut =
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes"));
+	uint64_t from = json_stream_number(answer, stream, "_offset");
+	uint64_t cut = json_stream_number(answer, stream, "_cut_bytes");
+	size_t shown = text.n < RESULT_TEXT / 4 ? text.n : RESULT_TEXT / 4;
 	char how[160];
 
 	/* the offset of a shell counts all its runs */
@@ -114,37 +125,29 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 		tool_result_printf(out, "[%" PRIu64 " bytes of %s came before this%s%s]", cut,
 				   stream, how[0] ? "; " : "", how);
 	stream_format_read_on_hint(how, sizeof(how), id, stream,
-				   from + utf8_whole_prefix_len(text.p, text.n < RESULT_TEXT / 4
-										? text.n
-										: RESULT_TEXT / 4));
+				   from + utf8_whole_prefix_len(text.p, shown));
 	tool_result_add_cut_text(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
 }
 
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out)
 {
-	struct slice text = json_text_or_empty(json_object_get(answer, stream));
-	struct slice tail = json_text_or_empty(json_stream_member(answer, stream, "_tail"));
+	struct slice text = json_member_text(answer, stream);
+	struct slice tail = json_stream_text(answer, stream, "_tail");
+	struct slice base64 = json_stream_text(answer, stream, "_b64");
 	char how[160];
 
-	if (json_text_or_empty(json_stream_member(answer, stream, "_b64")).n) {
-		tool_result_printf(
-			out, "[%s is no text: %zu characters of base64 left out]", stream,
-			json_text_or_empty(json_stream_member(answer, stream, "_b64")).n);
-		return;
+	if (base64.n) {
+		tool_result_printf(out, "[%s is no text: %zu characters of base64 left out]",
+				   stream, base64.n);
+	} else if (tail.n) {
+		stream_format_read_on_hint(how, sizeof(how), id, stream,
+					   json_stream_number(answer, stream, "_cut_offset"));
+		tool_result_add_halves(text, tail, json_stream_number(answer, stream, "_cut_bytes"),
+				       how, out);
+	} else if (text.n) {
+		tool_result_add_stream_end(answer, text, stream, id, out);
 	}
-	if (!tail.n) {
-		if (text.n)
-			tool_result_add_stream_end(answer, text, stream, id, out);
-		return;
-	}
-	stream_format_read_on_hint(
-		how, sizeof(how), id, stream,
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_offset")));
-	tool_result_add_halves(
-		text, tail,
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes")), how,
-		out);
 }
 
 void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out)
@@ -155,12 +158,12 @@ void tool_result_add_streams(const json_t *answer, const char *id, struct tool_r
 
 json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 {
-	struct slice text = json_text_or_empty(json_object_get(answer, stream));
+	struct slice text = json_member_text(answer, stream);
 	auto_buf b = BUF_INIT(RESULT_TEXT / 2 + KIB(1));
 	size_t half = RESULT_TEXT / 4, tail;
 
 	if (!text.n)
-		text = json_text_or_empty(json_stream_member(answer, stream, "_b64"));
+		text = json_stream_text(answer, stream, "_b64");
 	if (text.n <= 2 * half)
 		return json_stringn(text.p, text.n);
 	tail = text.n - half;
@@ -174,22 +177,51 @@ json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 	return json_stringn(b.data, b.len);
 }
 
-void tool_result_set_json(struct tool_result *out, json_t *stolen)
+int tool_result_set_json(struct tool_result *out, json_t *stolen)
 {
 	auto_buf text = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&text);
-	int r = stolen ? 0 : -ENOMEM;
 
 	if (stolen)
 		json_write(stolen, NULL, &w);
-	if (stolen)
-		r = jw_finish(&w);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
+	tool_result_note_failure(out, stolen ? jw_finish(&w) : -ENOMEM);
 	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
 	json_decref(out->owned);
 	out->owned = stolen;
 	out->data = stolen;
+	return 0;
+}
+
+int tool_result_pack(struct tool_result *out, const char *fmt, ...)
+{
+	json_t *packed;
+	va_list ap;
+
+	va_start(ap, fmt);
+	packed = json_vpack_ex(NULL, 0, fmt, ap);
+	va_end(ap);
+	return tool_result_set_json(out, packed);
+}
+
+int tool_run_add_row(struct tool_run *run, json_t *stolen, struct cay_err *err)
+{
+	json_t *rows = json_object_get(run->args, TOOL_ROWS);
+
+	if (!rows && json_object_set_new(run->args, TOOL_ROWS, rows = json_array()) < 0)
+		return cay_no_memory(err);
+	return json_array_append_new(rows, stolen) < 0 ? cay_no_memory(err) : 0;
+}
+
+int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_result *out)
+{
+	json_t *rows = json_object_get(run->args, TOOL_ROWS), *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		out->error |= json_object_get(row, "error") != NULL;
+	}
+	return tool_result_pack(out, "{s:O}", member, rows);
 }
 
 void tool_result_add_exit(const json_t *end, struct tool_result *out)
@@ -253,7 +285,7 @@ int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 {
 	int r = tool_run_default_call(run, err);
 
-	if (r == TOOL_NEXT_CALL && !json_is_true(json_object_get(run->call.members, "detach")) &&
+	if (r == TOOL_NEXT_CALL && !json_member_is_true(run->call.members, "detach") &&
 	    !json_object_get(run->call.members, "timeout_ms"))
 		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
 				 (json_int_t)tool_run_default_timeout_ms(run));
@@ -292,10 +324,13 @@ static bool shell_tool_find(const json_t *list, const char *name, struct shell_t
 	const json_t *shells = json_object_get(list, "shells"), *shell;
 	size_t i;
 
-	json_array_foreach(shells, i,
-			   shell) if (str_eq(json_member_str(shell, "name"), name) &&
-				      !str_eq(json_member_str(shell, "state"), "ended") &&
-				      shell_tool_set_id(own, shell)) return true;
+	json_array_foreach(shells, i, shell)
+	{
+		if (str_eq(json_member_str(shell, "name"), name) &&
+		    !str_eq(json_member_str(shell, "state"), "ended") &&
+		    shell_tool_set_id(own, shell))
+			return true;
+	}
 	return false;
 }
 
@@ -396,7 +431,7 @@ int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, 
 
 	if (!run->step)
 		return file_view_begin_call(run, path, first, limit, true, err);
-	if (run->step == 1 && json_is_true(json_object_get(j, "binary"))) {
+	if (run->step == 1 && json_member_is_true(j, "binary")) {
 		int r = tool_run_call(run, OP_FILE_READ, err, "{s:s}", "path", path);
 
 		run->call.range = "bytes=0-4194303";
@@ -439,7 +474,7 @@ static void file_view_write_lines(const json_t *j, struct tool_result *out)
 	tool_result_add_text(out, (struct slice){ text.p, n });
 	if (!first)
 		first = 1;
-	if (n < text.n || json_is_true(json_object_get(j, "more")))
+	if (n < text.n || json_member_is_true(j, "more"))
 		tool_result_printf(out,
 				   "[lines %" PRIu64 " to %" PRIu64 " of %" PRIu64
 				   "; read on from line %" PRIu64 "]",
@@ -474,9 +509,8 @@ static void file_view_write_base64_lines(const json_t *j, struct tool_result *ou
 	uint64_t first = json_member_number(j, "first"), lines = json_member_number(j, "lines");
 	bool cut = text.n > RESULT_TEXT || json_member_number(j, "cut");
 
-	if (text.n > RESULT_TEXT)
-		text.n = utf8_whole_prefix_len(text.p,
-					       RESULT_TEXT); /* a sandbox may send anything */
+	if (text.n > RESULT_TEXT) /* not only base64: a sandbox may send anything */
+		text.n = utf8_whole_prefix_len(text.p, RESULT_TEXT);
 	tool_result_add_text(out, text);
 	tool_result_printf(out,
 			   "[base64, because not UTF-8: lines %" PRIu64 " to %" PRIu64

@@ -16,6 +16,7 @@ struct slice json_member_text(const json_t *o, const char *name);
 /* The same as a C string. */
 const char *json_member_str(const json_t *o, const char *name);
 uint64_t json_member_number(const json_t *o, const char *name);
+bool json_member_is_true(const json_t *o, const char *name);
 /* A file name: member, or "base64:..." for one that is not UTF-8. */
 [[nodiscard]] int json_member_filename(const json_t *o, const char *member, struct buf *out);
 /* The error of a reply received with accepts_failure, or NULL.  Its status decides, not its
@@ -32,8 +33,16 @@ void tool_result_add_exit(const json_t *end, struct tool_result *out);
 
 /* The same output as a value. */
 json_t *json_stream_text_cut(const json_t *answer, const char *stream);
-/* Set an object as text and as data; takes it. */
-void tool_result_set_json(struct tool_result *out, json_t *stolen);
+/* Set an object as text and as data, for write_result to return: 0. */
+int tool_result_set_json(struct tool_result *out, json_t *stolen);
+/* The same, packed as by json_pack(). */
+int tool_result_pack(struct tool_result *out, const char *fmt, ...);
+/* Results so far, kept with the arguments: no argument has that name. */
+#define TOOL_ROWS "@rows"
+/* Results of a tool with a call for each entry of a list; one with an "error" makes the tool's
+ * result an error. */
+[[nodiscard]] int tool_run_add_row(struct tool_run *run, json_t *stolen, struct cay_err *err);
+int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_result *out);
 
 /* Lines for a model, at most RESULT_TEXT bytes; lines that do not fit are counted. */
 struct result_lines {

@@ -5,7 +5,6 @@
 #include "mcp/profiles/profile-parts.h"
 
 #define WORKSPACE "/workspace"
-#define ROWS "@rows" /* results so far, kept with the arguments: no argument has that name */
 
 const char *const agent_languages[] = { "python", "node", "r", NULL };
 const char *const agent_encodings[] = { "text", "base64", NULL };
@@ -29,12 +28,10 @@ int agent_create_write_result(struct tool_run *run, struct tool_result *out, str
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_set_json(out, json_pack("{s:s, s:s, s:s, s:s}", "session_id",
-					    json_member_str(j, "id"), "language",
-					    tool_run_arg_text(run, "language"), "status",
-					    json_member_str(j, "state"), "created_at",
-					    json_member_str(j, "created_at")));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:s, s:s, s:s}", "session_id", json_member_str(j, "id"),
+				"language", tool_run_arg_text(run, "language"), "status",
+				json_member_str(j, "state"), "created_at",
+				json_member_str(j, "created_at"));
 }
 
 int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -44,40 +41,23 @@ int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, s
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_set_json(out, json_pack("{s:o, s:o, s:O?, s:s*}", "stdout",
-					    json_stream_text_cut(j, "stdout"), "stderr",
-					    json_stream_text_cut(j, "stderr"), "exit_code", code,
-					    "error", code ? NULL : json_member_str(end, "reason")));
-	return 0;
+	return tool_result_pack(out, "{s:o, s:o, s:O?, s:s*}", "stdout",
+				json_stream_text_cut(j, "stdout"), "stderr",
+				json_stream_text_cut(j, "stderr"), "exit_code", code, "error",
+				code ? NULL : json_member_str(end, "reason"));
 }
 
 int agent_stop_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
 {
-	tool_result_set_json(out, json_pack("{s:b}", "success", true));
-	return 0;
+	return tool_result_pack(out, "{s:b}", "success", true);
 }
 
-/* Add the result of the current file. */
-static int agent_files_add_row(struct tool_run *run, json_t *row, struct cay_err *err)
+/* The first file that has no result yet. */
+static const json_t *agent_files_next(const struct tool_run *run)
 {
-	json_t *rows = json_object_get(run->args, ROWS);
+	size_t done = json_array_size(json_object_get(run->args, TOOL_ROWS));
 
-	if (!rows) {
-		rows = json_array();
-		if (json_object_set_new(run->args, ROWS, rows) < 0)
-			return cay_no_memory(err);
-	}
-	return json_array_append_new(rows, row) < 0 ? cay_no_memory(err) : 0;
-}
-
-static const json_t *agent_files_get(const struct tool_run *run, size_t i)
-{
-	return json_array_get(json_object_get(run->args, "files"), i);
-}
-
-static size_t agent_files_count_done(const struct tool_run *run)
-{
-	return json_array_size(json_object_get(run->args, ROWS));
+	return json_array_get(json_object_get(run->args, "files"), done);
 }
 
 static const char *agent_path_basename(const char *path)
@@ -207,7 +187,7 @@ static json_t *agent_import_result_row(struct tool_run *run, const json_t *file)
 
 int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *file = agent_files_get(run, agent_files_count_done(run));
+	const json_t *file = agent_files_next(run);
 	bool looked = agent_import_answer_is_stat(run);
 	int r = 0;
 
@@ -215,8 +195,8 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 	if (looked)
 		return agent_import_foreign_call(run, file, err);
 	if (run->step) {
-		r = agent_files_add_row(run, agent_import_result_row(run, file), err);
-		file = agent_files_get(run, agent_files_count_done(run));
+		r = tool_run_add_row(run, agent_import_result_row(run, file), err);
+		file = agent_files_next(run);
 	}
 	if (r < 0 || !file)
 		return r < 0 ? r : TOOL_FINISHED;
@@ -242,12 +222,12 @@ static json_t *agent_export_result_row(struct tool_run *run, const json_t *file)
 
 int agent_export_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *file = agent_files_get(run, agent_files_count_done(run));
+	const json_t *file = agent_files_next(run);
 	int r = 0;
 
 	if (run->step) {
-		r = agent_files_add_row(run, agent_export_result_row(run, file), err);
-		file = agent_files_get(run, agent_files_count_done(run));
+		r = tool_run_add_row(run, agent_export_result_row(run, file), err);
+		file = agent_files_next(run);
 	}
 	if (r < 0 || !file)
 		return r < 0 ? r : TOOL_FINISHED;
@@ -258,13 +238,5 @@ int agent_export_next_call(struct tool_run *run, struct cay_err *err)
 
 int agent_files_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	json_t *rows = json_object_get(run->args, ROWS), *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		out->error |= !json_is_true(json_object_get(row, "success"));
-	}
-	tool_result_set_json(out, json_pack("{s:O}", "files", rows));
-	return 0;
+	return tool_run_write_rows(run, "files", out);
 }
