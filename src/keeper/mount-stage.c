@@ -138,8 +138,8 @@ static int mount_stage_fill_dev(int root, const char *init_path, struct cay_err 
 		if (mknodat(dev, mount_stage_dev_nodes[i].name, S_IFCHR | 0666,
 			    makedev(mount_stage_dev_nodes[i].major,
 				    mount_stage_dev_nodes[i].minor)) < 0 ||
-		    fchmodat(dev, mount_stage_dev_nodes[i].name, 0666, 0) <
-			    0) /* regardless of the umask */
+		    /* regardless of the umask */
+		    fchmodat(dev, mount_stage_dev_nodes[i].name, 0666, 0) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create /dev/%s",
 					    mount_stage_dev_nodes[i].name);
 	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_links); i++)

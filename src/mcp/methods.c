@@ -8,15 +8,6 @@
 #define LIST_TTL_MS 300000
 #define DISCOVER_TTL_MS 3600000
 
-static void mcp_method_fail_no_memory(struct mcp_request *v)
-{
-	static const struct mcp_rpc_fault fault = { .code = RPC_INTERNAL,
-						    .status = 500,
-						    .msg = "out of memory" };
-
-	mcp_request_reply_fault(v, &fault);
-}
-
 static void mcp_method_refuse_params(struct mcp_request *v, const char *msg)
 {
 	struct mcp_rpc_fault fault = { .code = RPC_PARAMS, .status = v->rpc.modern ? 400 : 200 };
@@ -37,9 +28,11 @@ static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 
 static void mcp_method_finish_result(struct mcp_request *v, struct jw *w, struct buf *b)
 {
+	static const struct mcp_rpc_fault no_memory = { RPC_INTERNAL, 500, "out of memory", "" };
+
 	mcp_rpc_end_result(w);
 	if (jw_finish(w) < 0)
-		mcp_method_fail_no_memory(v);
+		mcp_request_reply_fault(v, &no_memory);
 	else
 		mcp_request_reply(v, 200, b);
 }
@@ -157,9 +150,7 @@ static bool mcp_request_has_same_caller(const struct mcp_request *a, const struc
 /* End the request of that id. */
 static void mcp_method_cancelled(struct mcp_request *v)
 {
-	static const struct mcp_rpc_fault fault = { .code = RPC_CANCELLED_CODE,
-						    .status = 200,
-						    .msg = "Cancelled" };
+	static const struct mcp_rpc_fault fault = { RPC_CANCELLED_CODE, 200, "Cancelled", "" };
 	const json_t *id = json_object_get(v->rpc.params, "requestId");
 
 	for (struct mcp_request *o = v->mcp->requests; o && id; o = o->next)

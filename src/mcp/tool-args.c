@@ -25,16 +25,21 @@ static int tool_arg_refuse_type(struct cay_err *err, const struct tool_arg *a, c
 	return tool_arg_refuse(err, a, "must be %s, not %s", want, json_type_description(v));
 }
 
+static int tool_arg_check_size(const struct tool_arg *a, size_t n, const char *unit,
+			       struct cay_err *err)
+{
+	if (n < a->min || (a->max && n > a->max))
+		return tool_arg_refuse(err, a, "must have %llu to %llu %s; it has %zu",
+				       (unsigned long long)a->min, (unsigned long long)a->max, unit,
+				       n);
+	return 0;
+}
+
 static int tool_arg_check_text(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
-	size_t n = json_string_length(v);
-
 	if (!json_is_string(v))
 		return tool_arg_refuse_type(err, a, "a string", v);
-	if (n < a->min || (a->max && n > a->max))
-		return tool_arg_refuse(err, a, "must have %llu to %llu bytes; it has %zu",
-				       (unsigned long long)a->min, (unsigned long long)a->max, n);
-	return 0;
+	return tool_arg_check_size(a, json_string_length(v), "bytes", err);
 }
 
 static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay_err *err)
@@ -72,14 +77,6 @@ static int tool_arg_check_choice(const struct tool_arg *a, json_t *v, struct cay
 	return tool_arg_refuse(err, a, "must be one of: %s", all);
 }
 
-static int tool_arg_check_count(const struct tool_arg *a, size_t n, struct cay_err *err)
-{
-	if (n < a->min || (a->max && n > a->max))
-		return tool_arg_refuse(err, a, "must have %llu to %llu entries; it has %zu",
-				       (unsigned long long)a->min, (unsigned long long)a->max, n);
-	return 0;
-}
-
 static int tool_arg_check_array(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	bool texts = a->type == TOOL_TEXTS;
@@ -95,7 +92,7 @@ static int tool_arg_check_array(const struct tool_arg *a, json_t *v, struct cay_
 					       texts ? "a string" : "a whole number",
 					       json_type_description(item));
 	}
-	return tool_arg_check_count(a, json_array_size(v), err);
+	return tool_arg_check_size(a, json_array_size(v), "entries", err);
 }
 
 static int tool_arg_check_map(const struct tool_arg *a, json_t *v, struct cay_err *err)
@@ -110,7 +107,7 @@ static int tool_arg_check_map(const struct tool_arg *a, json_t *v, struct cay_er
 			return tool_arg_refuse(err, a,
 					       "the value of '%.64s' must be a string, not %s", key,
 					       json_type_description(item));
-	return tool_arg_check_count(a, json_object_size(v), err);
+	return tool_arg_check_size(a, json_object_size(v), "entries", err);
 }
 
 static const struct tool_arg *tool_arg_find(const struct tool_arg *args, const char *name)
@@ -161,7 +158,7 @@ static int tool_arg_check_list(const struct tool_arg *a, json_t *v, struct cay_e
 {
 	json_t *item;
 	size_t i;
-	int r = json_is_array(v) ? tool_arg_check_count(a, json_array_size(v), err)
+	int r = json_is_array(v) ? tool_arg_check_size(a, json_array_size(v), "entries", err)
 				 : tool_arg_refuse_type(err, a, "an array", v);
 
 	json_array_foreach(v, i, item)

@@ -16,16 +16,6 @@
 static void on_tool_call_answer(void *arg, const struct http_head *head, struct slice body,
 				const struct cay_err *err);
 
-/* The result */
-
-static int tool_call_write_data(const struct tool_result *out, struct jw *w)
-{
-	if (json_is_object(out->data))
-		json_write(out->data, "structuredContent", w);
-	jw_bool(w, "isError", out->error);
-	return 0;
-}
-
 /* The default: the reply as JSON. */
 static int tool_call_write_json_result(struct tool_run *run, struct tool_result *out,
 				       struct cay_err *err)
@@ -64,7 +54,9 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 		r = show(&v->run, &out, err);
 	if (r >= 0) {
 		jw_end(&w);
-		r = tool_call_write_data(&out, &w);
+		if (json_is_object(out.data))
+			json_write(out.data, "structuredContent", &w);
+		jw_bool(&w, "isError", out.error);
 		mcp_rpc_end_result(&w);
 	}
 	json_decref(out.owned);
@@ -257,15 +249,9 @@ static void on_tool_call_progress_timer(uv_timer_t *t)
 		(void)uv_timer_stop(t);
 }
 
-static void tool_call_start_progress_timer(struct mcp *m)
-{
-	if (!uv_is_active((const uv_handle_t *)&m->progress_timer))
-		(void)uv_timer_start(&m->progress_timer, on_tool_call_progress_timer, TICK_MS,
-				     TICK_MS);
-}
-
 void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
 {
+	uv_timer_t *timer = &v->mcp->progress_timer;
 	struct tool_run *run = &v->run;
 	struct cay_err err = {};
 	int r = 0;
@@ -285,7 +271,8 @@ void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *ar
 	if (v->rpc.progress && v->accepts_stream) {
 		v->progress_interval_ms = TICK_FIRST_MS;
 		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
-		tool_call_start_progress_timer(v->mcp);
+		if (!uv_is_active((const uv_handle_t *)timer))
+			(void)uv_timer_start(timer, on_tool_call_progress_timer, TICK_MS, TICK_MS);
 	}
 	tool_call_continue(v);
 }

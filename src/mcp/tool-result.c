@@ -41,7 +41,7 @@ void tool_result_add_text(struct tool_result *out, struct slice text)
 	jw_end(out->w);
 }
 
-void tool_result_printf(struct tool_result *out, const char *fmt, ...)
+int tool_result_printf(struct tool_result *out, const char *fmt, ...)
 {
 	auto_buf text = BUF_INIT(RESULT_TEXT);
 	va_list ap;
@@ -52,6 +52,7 @@ void tool_result_printf(struct tool_result *out, const char *fmt, ...)
 	va_end(ap);
 	tool_result_note_failure(out, r);
 	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
+	return 0;
 }
 
 /* The first byte at or after `at` that begins a character. */

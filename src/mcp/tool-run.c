@@ -180,19 +180,11 @@ static int tool_run_write_query(const struct tool_run *run, struct buf *b, struc
 	char mark = '?';
 	const char *key;
 	const json_t *v;
-	int r = 0;
 
 	json_object_foreach (run->call.members, key, v) {
 		if (!field_table_has_name(op->query, key))
 			continue;
-		r = buf_putc(b, mark);
-		if (r >= 0)
-			r = buf_puts(b, key);
-		if (r >= 0)
-			r = buf_putc(b, '=');
-		if (r >= 0)
-			r = url_append_json_scalar(b, v);
-		if (r < 0)
+		if (buf_printf(b, "%c%s=", mark, key) < 0 || url_append_json_scalar(b, v) < 0)
 			return cay_fail(err, CAY_E_TOO_LARGE, "the request is too long");
 		mark = '&';
 	}
@@ -203,26 +195,20 @@ static int tool_run_write_query(const struct tool_run *run, struct buf *b, struc
 static void tool_run_write_inner_object(const struct tool_run *run, const char *outer, struct jw *w)
 {
 	size_t n = strlen(outer);
+	bool begun = false;
 	const char *key;
 	const json_t *v;
 
-	jw_object_begin(w, outer);
-	json_object_foreach (run->call.members, key, v)
-		if (strncmp(key, outer, n) == 0 && key[n] == '.')
-			json_write(v, key + n + 1, w);
-	jw_end(w);
-}
-
-static bool tool_run_has_inner_object(const struct tool_run *run, const char *outer)
-{
-	size_t n = strlen(outer);
-	const char *key;
-	const json_t *v;
-
-	json_object_foreach (run->call.members, key, v)
-		if (strncmp(key, outer, n) == 0 && key[n] == '.')
-			return true;
-	return false;
+	json_object_foreach (run->call.members, key, v) {
+		if (strncmp(key, outer, n) != 0 || key[n] != '.')
+			continue;
+		if (!begun)
+			jw_object_begin(w, outer);
+		begun = true;
+		json_write(v, key + n + 1, w);
+	}
+	if (begun)
+		jw_end(w);
 }
 
 static int tool_run_write_body(const struct tool_run *run, struct buf *b, struct cay_err *err)
@@ -239,7 +225,7 @@ static int tool_run_write_body(const struct tool_run *run, struct buf *b, struct
 
 		if (v)
 			json_write(v, name, &w);
-		else if (tool_run_has_inner_object(run, name))
+		else
 			tool_run_write_inner_object(run, name, &w);
 	}
 	jw_end(&w);

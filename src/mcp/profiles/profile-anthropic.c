@@ -17,7 +17,7 @@ int anthropic_bash_next_call(struct tool_run *run, struct cay_err *err)
 	struct shell_tool_request want = { .name = "bash",
 					   .command = tool_run_arg_text(run, "command"),
 					   .restart = tool_run_arg_bool(run, "restart"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	if (want.restart)
 		want.command = NULL;
@@ -148,8 +148,8 @@ static int anthropic_dir_write_result(struct tool_run *run, struct tool_result *
 				&lines, "%s/%s%s", tool_run_arg_text(run, "path"), name.data,
 				str_eq(json_member_str(e, "type"), "directory") ? "/" : "");
 	}
-	result_lines_write(&lines, "[empty directory]", json_member_is_true(j, "truncated"), out);
-	return 0;
+	return result_lines_write(&lines, "[empty directory]", json_member_is_true(j, "truncated"),
+				  out);
 }
 
 int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -162,8 +162,7 @@ int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, s
 	if (run->call.op == OP_FILE_VIEW || run->call.op == OP_FILE_READ)
 		return file_view_write_result(run, out, err);
 	if (run->call.op == OP_FILE_WRITE) {
-		tool_result_printf(out, "File created successfully at: %s", path);
-		return 0;
+		return tool_result_printf(out, "File created successfully at: %s", path);
 	}
 	tool_result_printf(out, "The file %s has been edited.", path);
 	if (diff.n)

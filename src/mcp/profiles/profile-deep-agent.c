@@ -45,9 +45,8 @@ int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	if (tool_run_arg_bool(run, "run_in_background")) {
-		tool_result_printf(out, "Running in the background as %.32s. Output: %s",
-				   json_member_str(j, "id"), (const char *)run->tool_state);
-		return 0;
+		return tool_result_printf(out, "Running in the background as %.32s. Output: %s",
+					  json_member_str(j, "id"), (const char *)run->tool_state);
 	}
 	tool_result_add_streams(j, "", out);
 	tool_result_add_exit(json_object_get(j, "end"), out);
@@ -69,10 +68,9 @@ int deep_glob_write_result(struct tool_run *run, struct tool_result *out, struct
 			result_lines_printf(&lines, "%s%s%s", where ? where : "", where ? "/" : "",
 					    buf_str(&name));
 	}
-	result_lines_write(&lines, "No files found",
-			   json_member_number(run->answer.json, "total") > json_array_size(list),
-			   out);
-	return 0;
+	return result_lines_write(
+		&lines, "No files found",
+		json_member_number(run->answer.json, "total") > json_array_size(list), out);
 }
 
 int deep_grep_next_call(struct tool_run *run, struct cay_err *err)
@@ -118,8 +116,8 @@ int deep_grep_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (str_eq(mode, "content"))
 		return native_grep_write_result(run, out, err);
 	deep_grep_write_counts(json_object_get(j, "hits"), str_eq(mode, "count"), &lines);
-	result_lines_write(&lines, "No matches found", json_member_is_true(j, "truncated"), out);
-	return 0;
+	return result_lines_write(&lines, "No matches found", json_member_is_true(j, "truncated"),
+				  out);
 }
 
 int deep_read_next_call(struct tool_run *run, struct cay_err *err)
@@ -131,10 +129,9 @@ int deep_read_next_call(struct tool_run *run, struct cay_err *err)
 
 int deep_write_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "Wrote %" PRIu64 " bytes to %s",
-			   json_member_number(run->answer.json, "size"),
-			   tool_run_arg_text(run, "file_path"));
-	return 0;
+	return tool_result_printf(out, "Wrote %" PRIu64 " bytes to %s",
+				  json_member_number(run->answer.json, "size"),
+				  tool_run_arg_text(run, "file_path"));
 }
 
 int deep_edit_next_call(struct tool_run *run, struct cay_err *err)

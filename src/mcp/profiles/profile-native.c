@@ -71,15 +71,13 @@ int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out,
 				    json_member_str(sandbox, "state"),
 				    json_member_str(sandbox, "image"));
 	}
-	result_lines_write(&lines, "There are none yet; the first command creates one.",
-			   json_member_text(run->answer.json, "next_cursor").n, out);
-	return 0;
+	return result_lines_write(&lines, "There are none yet; the first command creates one.",
+				  json_member_text(run->answer.json, "next_cursor").n, out);
 }
 
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
-	return 0;
+	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 }
 
 /* Commands */
@@ -111,7 +109,7 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 	const json_t *said = json_object_get(run->args, "timeout");
 	struct shell_tool_request want = { .name = tool_run_arg_text(run, "name"),
 					   .command = tool_run_arg_text(run, "command"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	if (said)
 		want.timeout_ms = (uint64_t)llround(json_number_value(said) * 1000);
@@ -255,9 +253,8 @@ int native_stop_write_result(struct tool_run *run, struct tool_result *out, stru
 {
 	const char *state = json_member_str(run->answer.json, "state");
 
-	tool_result_printf(out, "sent %s%s%.32s", tool_run_arg_text(run, "signal"),
-			   state[0] ? "; the command is " : "", state);
-	return 0;
+	return tool_result_printf(out, "sent %s%s%.32s", tool_run_arg_text(run, "signal"),
+				  state[0] ? "; the command is " : "", state);
 }
 
 int native_processes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -280,8 +277,8 @@ int native_processes_write_result(struct tool_run *run, struct tool_result *out,
 				    json_member_number(p, "rss_bytes") / 1024, depth, "",
 				    json_member_str(p, "command"));
 	}
-	result_lines_write(&lines, "", json_member_number(run->answer.json, "left_out"), out);
-	return 0;
+	return result_lines_write(&lines, "", json_member_number(run->answer.json, "left_out"),
+				  out);
 }
 
 /* Files */
@@ -306,10 +303,9 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
-			   json_member_is_true(j, "created") ? "created" : "wrote",
-			   tool_run_arg_text(run, "path"), json_member_number(j, "size"));
-	return 0;
+	return tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
+				  json_member_is_true(j, "created") ? "created" : "wrote",
+				  tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 }
 
 int native_edit_next_call(struct tool_run *run, struct cay_err *err)
@@ -369,8 +365,7 @@ int native_glob_write_result(struct tool_run *run, struct tool_result *out, stru
 			result_lines_printf(&lines, "%s  %" PRIu64, buf_str(&name),
 					    json_member_number(f, "size"));
 	}
-	result_lines_write(&lines, "No files found.", total > json_array_size(list), out);
-	return 0;
+	return result_lines_write(&lines, "No files found.", total > json_array_size(list), out);
 }
 
 int native_grep_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -395,8 +390,8 @@ int native_grep_write_result(struct tool_run *run, struct tool_result *out, stru
 				    json_member_number(h, "line"),
 				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
 	}
-	result_lines_write(&lines, "No matches found.", json_member_is_true(j, "truncated"), out);
-	return 0;
+	return result_lines_write(&lines, "No matches found.", json_member_is_true(j, "truncated"),
+				  out);
 }
 
 /* Ports */
@@ -437,8 +432,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 				    json_member_str(p, "exec")[0] ? ", of " : "",
 				    json_member_str(p, "exec"));
 	}
-	result_lines_write(&lines, "No port is open.", false, out);
-	return 0;
+	return result_lines_write(&lines, "No port is open.", false, out);
 }
 
 int native_preview_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

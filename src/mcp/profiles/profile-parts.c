@@ -256,8 +256,8 @@ void result_lines_printf(struct result_lines *l, const char *fmt, ...)
 	}
 }
 
-void result_lines_write(struct result_lines *l, const char *empty, bool more,
-			struct tool_result *out)
+int result_lines_write(struct result_lines *l, const char *empty, bool more,
+		       struct tool_result *out)
 {
 	if (!l->text.len && !l->left_out)
 		tool_result_add_text(out, slice_of(empty));
@@ -267,18 +267,12 @@ void result_lines_write(struct result_lines *l, const char *empty, bool more,
 		tool_result_printf(out, "[%zu more omitted: narrow the request]", l->left_out);
 	else if (more)
 		tool_result_add_text(out, SLICE("[there are more: narrow the request]"));
+	return 0;
 }
 
 void result_lines_fini(struct result_lines *l)
 {
 	buf_fini(&l->text);
-}
-
-/* Commands */
-
-uint64_t tool_run_default_timeout_ms(const struct tool_run *run)
-{
-	return run->settings->mcp_timeout_ms;
 }
 
 int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
@@ -288,7 +282,7 @@ int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 	if (r == TOOL_NEXT_CALL && !json_member_is_true(run->call.members, "detach") &&
 	    !json_object_get(run->call.members, "timeout_ms"))
 		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
-				 (json_int_t)tool_run_default_timeout_ms(run));
+				 (json_int_t)run->settings->mcp_timeout_ms);
 	return r;
 }
 
@@ -298,13 +292,6 @@ struct shell_tool_state {
 	char id[ID_TEXT_LEN + 1];
 	bool deleted, runs;
 };
-
-const char *shell_tool_id(const struct tool_run *run)
-{
-	const struct shell_tool_state *own = run->tool_state;
-
-	return own ? own->id : "";
-}
 
 static bool shell_tool_set_id(struct shell_tool_state *own, const json_t *shell)
 {
@@ -381,7 +368,8 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	const json_t *j = run->answer.json;
-	const char *id = shell_tool_id(run), *cwd = json_member_str(j, "cwd");
+	const struct shell_tool_state *own = run->tool_state;
+	const char *id = own ? own->id : "", *cwd = json_member_str(j, "cwd");
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");

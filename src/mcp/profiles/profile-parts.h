@@ -53,14 +53,12 @@ struct result_lines {
 #define auto_lines CAY_CLEANUP(result_lines_fini) struct result_lines
 __attribute__((format(printf, 2, 3))) void result_lines_printf(struct result_lines *l,
 							       const char *fmt, ...);
-/* empty: the text for no lines; more: the reply itself was incomplete. */
-void result_lines_write(struct result_lines *l, const char *empty, bool more,
-			struct tool_result *out);
+/* empty: the text for no lines; more: the reply itself was incomplete.  Returns 0. */
+int result_lines_write(struct result_lines *l, const char *empty, bool more,
+		       struct tool_result *out);
 void result_lines_fini(struct result_lines *l);
 
-/* The time limit of a command when neither the call nor the tool sets one. */
-uint64_t tool_run_default_timeout_ms(const struct tool_run *run);
-/* exec.run by the arguments, with that timeout unless detached. */
+/* exec.run by the arguments, with the settings' timeout unless detached or given. */
 [[nodiscard]] int exec_tool_next_call(struct tool_run *run, struct cay_err *err);
 
 /* A persistent shell by its name: found or created, then used to run a command.  Without a command
@@ -72,8 +70,6 @@ struct shell_tool_request {
 };
 [[nodiscard]] int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
 				       struct cay_err *err);
-/* Its id, or "". */
-const char *shell_tool_id(const struct tool_run *run);
 /* The run's output and end, and the shell's directory. */
 [[nodiscard]] int shell_tool_write_result(struct tool_run *run, struct tool_result *out,
 					  struct cay_err *err);

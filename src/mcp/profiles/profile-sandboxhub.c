@@ -10,7 +10,7 @@ int hub_shell_next_call(struct tool_run *run, struct cay_err *err)
 {
 	struct shell_tool_request want = { .name = "main",
 					   .command = tool_run_arg_text(run, "command"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	return shell_tool_next_call(run, &want, err);
 }
@@ -60,10 +60,9 @@ int hub_upload_next_call(struct tool_run *run, struct cay_err *err)
 
 int hub_upload_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "uploaded %s/%s, %" PRIu64 " bytes",
-			   tool_run_arg_text(run, "dest_dir"), tool_run_arg_text(run, "filename"),
-			   json_member_number(run->answer.json, "size"));
-	return 0;
+	return tool_result_printf(
+		out, "uploaded %s/%s, %" PRIu64 " bytes", tool_run_arg_text(run, "dest_dir"),
+		tool_run_arg_text(run, "filename"), json_member_number(run->answer.json, "size"));
 }
 
 int hub_download_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -94,7 +93,7 @@ int hub_kill_next_call(struct tool_run *run, struct cay_err *err)
 
 int hub_kill_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "process %" PRIu64 " was sent %s", tool_run_arg_number(run, "pid"),
-			   tool_run_arg_bool(run, "force") ? "SIGKILL" : "SIGTERM");
-	return 0;
+	return tool_result_printf(out, "process %" PRIu64 " was sent %s",
+				  tool_run_arg_number(run, "pid"),
+				  tool_run_arg_bool(run, "force") ? "SIGKILL" : "SIGTERM");
 }
