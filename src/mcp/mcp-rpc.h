@@ -43,9 +43,15 @@ enum {
 	RPC_CANCELLED_CODE = -32800,
 };
 
+/* A string; p NULL: none. */
+static inline struct slice json_slice(const json_t *j)
+{
+	return (struct slice){ json_string_value(j), json_string_length(j) };
+}
+
 /* The relevant headers; p NULL: absent. */
 struct mcp_rpc_headers {
-	struct slice version, method, name, session;
+	struct slice version, method, name;
 };
 
 struct mcp_rpc {

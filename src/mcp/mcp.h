@@ -37,7 +37,6 @@
 struct mcp {
 	struct settings settings;
 	struct log log;
-	const struct clk *clk;
 	uv_loop_t loop;
 	struct server_conf conf;
 	struct server *server;

@@ -129,8 +129,7 @@ static void mcp_method_tools_call(struct mcp_request *v)
 		mcp_method_refuse_params(v, "name is missing: the tool to call");
 		return;
 	}
-	t = tool_find(v->profile,
-		      (struct slice){ json_string_value(name), json_string_length(name) });
+	t = tool_find(v->profile, json_slice(name));
 	if (!t) {
 		if (snprintf(msg, sizeof(msg), "Unknown tool: %.64s", json_string_value(name)) < 0)
 			msg[0] = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mcp/tool.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -29,9 +30,9 @@ static int tool_arg_check_size(const struct tool_arg *a, size_t n, const char *u
 			       struct cay_err *err)
 {
 	if (n < a->min || (a->max && n > a->max))
-		return tool_arg_refuse(err, a, "must have %llu to %llu %s; it has %zu",
-				       (unsigned long long)a->min, (unsigned long long)a->max, unit,
-				       n);
+		return tool_arg_refuse(err, a,
+				       "must have %" PRIu64 " to %" PRIu64 " %s; it has %zu",
+				       a->min, a->max, unit, n);
 	return 0;
 }
 
@@ -50,8 +51,7 @@ static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay
 		return tool_arg_refuse_type(err, a,
 					    a->type == TOOL_INT ? "a whole number" : "a number", v);
 	if (!isfinite(d) || d < (double)a->min || d > (double)a->max)
-		return tool_arg_refuse(err, a, "must be %llu to %llu", (unsigned long long)a->min,
-				       (unsigned long long)a->max);
+		return tool_arg_refuse(err, a, "must be %" PRIu64 " to %" PRIu64, a->min, a->max);
 	return 0;
 }
 

@@ -17,8 +17,7 @@ static void on_tool_call_answer(void *arg, const struct http_head *head, struct 
 				const struct cay_err *err);
 
 /* The default: the reply as JSON. */
-static int tool_call_write_json_result(struct tool_run *run, struct tool_result *out,
-				       struct cay_err *err)
+static int tool_call_write_json(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	auto_buf b = BUF_INIT(TOOL_RUN_ANSWER_MAX * 2);
 	struct jw w = jw_to(&b);
@@ -26,14 +25,14 @@ static int tool_call_write_json_result(struct tool_run *run, struct tool_result 
 	if (!run->answer.json && tool_result_add_image(out, run->answer.body))
 		return 0;
 	if (!run->answer.json) {
-		tool_result_add_cut_text(out, run->answer.body, RESULT_TEXT, NULL);
+		tool_result_add_cut(out, run->answer.body, RESULT_TEXT, NULL);
 		return 0;
 	}
 	json_write(run->answer.json, NULL, &w);
 	if (jw_finish(&w) < 0)
 		return cay_fail(err, CAY_E_TOO_LARGE, "the reply is too large");
 	out->data = run->answer.json;
-	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
+	tool_result_add_cut(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 	return 0;
 }
 
@@ -41,7 +40,7 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 				  const struct cay_err *failed, struct cay_err *err)
 {
 	tool_write_result_fn *show =
-		v->run.tool->write_result ? v->run.tool->write_result : tool_call_write_json_result;
+		v->run.tool->write_result ? v->run.tool->write_result : tool_call_write_json;
 	struct jw w = jw_to(b);
 	struct tool_result out = { .w = &w };
 	int r = 0;
@@ -77,8 +76,6 @@ static void tool_call_finish(struct mcp_request *v, const struct cay_err *failed
 	}
 	mcp_request_reply(v, r < 0 ? 500 : 200, r < 0 ? NULL : &b);
 }
-
-/* Calls */
 
 static struct upstream_pool *tool_call_open_edge(struct mcp_request *v, struct cay_err *err)
 {
@@ -176,11 +173,10 @@ static int tool_call_read_answer(struct tool_run *run, const struct http_head *h
 {
 	/* it is nested deeper in the result, and must fit JW_DEPTH_MAX there */
 	static const struct json_limits limits = { TOOL_RUN_ANSWER_MAX, 24, 32768 };
-	struct slice media = http_header_find(head, "content-type"), kind = media;
+	struct slice kind = http_header_find(head, "content-type");
 
 	json_decref(run->answer.json);
-	run->answer =
-		(struct tool_op_answer){ .status = head->status, .media = media, .body = body };
+	run->answer = (struct tool_op_answer){ .status = head->status, .body = body };
 	run->step++;
 	if (!http_equals_nocase(slice_trim(slice_cut(&kind, ';')), "application/json") || !body.n)
 		return 0;

@@ -63,8 +63,7 @@ static size_t utf8_next_char_start(struct slice t, size_t at)
 	return at;
 }
 
-void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
-			      const char *how)
+void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how)
 {
 	auto_buf b = BUF_INIT(most + KIB(1));
 	size_t head, tail;

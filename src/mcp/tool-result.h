@@ -29,8 +29,7 @@ __attribute__((format(printf, 2, 3))) int tool_result_printf(struct tool_result 
 							     const char *fmt, ...);
 /* Omit the middle to leave `most` bytes, at character boundaries; how: "read on with ...", or
  * NULL. */
-void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
-			      const char *how);
+void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how);
 /* True when it is an image clients can show (PNG, JPEG, GIF, WebP, by its first bytes). */
 bool tool_result_add_image(struct tool_result *out, struct slice bytes);
 /* An error for the model to correct. */

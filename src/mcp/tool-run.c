@@ -11,8 +11,7 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op)
 	run->call = (struct tool_op_call){ .op = op, .members = json_object() };
 }
 
-static int tool_run_set_packed(struct tool_run *run, struct cay_err *err, const char *fmt,
-			       va_list ap)
+static int tool_run_vset(struct tool_run *run, struct cay_err *err, const char *fmt, va_list ap)
 {
 	auto_json members = json_vpack_ex(NULL, 0, fmt, ap);
 
@@ -25,7 +24,7 @@ int tool_run_set(struct tool_run *run, struct cay_err *err, const char *fmt, ...
 	int r;
 
 	va_start(ap, fmt);
-	r = tool_run_set_packed(run, err, fmt, ap);
+	r = tool_run_vset(run, err, fmt, ap);
 	va_end(ap);
 	return r;
 }
@@ -37,7 +36,7 @@ int tool_run_call(struct tool_run *run, enum op_id op, struct cay_err *err, cons
 
 	tool_run_begin_call(run, op);
 	va_start(ap, fmt);
-	r = tool_run_set_packed(run, err, fmt, ap);
+	r = tool_run_vset(run, err, fmt, ap);
 	va_end(ap);
 	return r;
 }
@@ -104,8 +103,6 @@ bool tool_run_arg_bool(const struct tool_run *run, const char *name)
 {
 	return json_is_true(json_object_get(run->args, name));
 }
-
-/* Writing */
 
 static int url_append_encoded(struct buf *b, struct slice text)
 {

@@ -31,7 +31,7 @@ struct tool_op_call {
 
 struct tool_op_answer {
 	unsigned status;
-	struct slice media, body;
+	struct slice body;
 	json_t *json; /* NULL: not JSON */
 };
 

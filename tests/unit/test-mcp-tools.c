@@ -191,7 +191,7 @@ static void long_text_is_cut_in_the_middle(void **)
 	memcpy(text + 49, "\xc3\xa9", 2); /* the cut would fall into it */
 	text[999] = 'z';
 	jw_array_begin(&w, NULL);
-	tool_result_add_cut_text(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
+	tool_result_add_cut(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
 	jw_end(&w);
 	assert_return_code(jw_finish(&w), 0);
 	assert_non_null(strstr(b.data, "[... 901 of 1000 bytes omitted; ask for more ...]"));

@@ -58,19 +58,18 @@ static int anthropic_create_next_call(struct tool_run *run, struct cay_err *err)
 	return r;
 }
 
-static int anthropic_change_next_call(struct tool_run *run, const char *command,
-				      struct cay_err *err)
+static int anthropic_change_next_call(struct tool_run *run, const char *name, struct cay_err *err)
 {
 	const char *old = tool_run_arg_text(run, "old_str"),
 		   *new = tool_run_arg_text(run, "new_str");
-	bool insert = str_eq(command, "insert");
+	bool insert = str_eq(name, "insert");
 
 	if (insert && !json_object_get(run->args, "insert_line"))
-		return anthropic_refuse_missing_arg(err, "insert_line", command);
+		return anthropic_refuse_missing_arg(err, "insert_line", name);
 	if (insert && !new)
-		return anthropic_refuse_missing_arg(err, "new_str", command);
+		return anthropic_refuse_missing_arg(err, "new_str", name);
 	if (!insert && !old)
-		return anthropic_refuse_missing_arg(err, "old_str", command);
+		return anthropic_refuse_missing_arg(err, "old_str", name);
 	return file_edit_begin_call(run, tool_run_arg_text(run, "path"),
 				    insert ? "insert" : "replace", insert ? NULL : old,
 				    new ? new : "", tool_run_arg_number(run, "insert_line"), err);
@@ -148,8 +147,7 @@ static int anthropic_dir_write_result(struct tool_run *run, struct tool_result *
 				&lines, "%s/%s%s", tool_run_arg_text(run, "path"), name.data,
 				str_eq(json_member_str(e, "type"), "directory") ? "/" : "");
 	}
-	return result_lines_write(&lines, "[empty directory]", json_member_is_true(j, "truncated"),
-				  out);
+	return result_lines_end(&lines, "[empty directory]", json_member_true(j, "truncated"), out);
 }
 
 int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -166,6 +164,6 @@ int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, s
 	}
 	tool_result_printf(out, "The file %s has been edited.", path);
 	if (diff.n)
-		tool_result_add_cut_text(out, diff, RESULT_TEXT / 2, NULL);
+		tool_result_add_cut(out, diff, RESULT_TEXT / 2, NULL);
 	return 0;
 }

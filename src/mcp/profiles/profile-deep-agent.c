@@ -68,7 +68,7 @@ int deep_glob_write_result(struct tool_run *run, struct tool_result *out, struct
 			result_lines_printf(&lines, "%s%s%s", where ? where : "", where ? "/" : "",
 					    buf_str(&name));
 	}
-	return result_lines_write(
+	return result_lines_end(
 		&lines, "No files found",
 		json_member_number(run->answer.json, "total") > json_array_size(list), out);
 }
@@ -116,8 +116,7 @@ int deep_grep_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (str_eq(mode, "content"))
 		return native_grep_write_result(run, out, err);
 	deep_grep_write_counts(json_object_get(j, "hits"), str_eq(mode, "count"), &lines);
-	return result_lines_write(&lines, "No matches found", json_member_is_true(j, "truncated"),
-				  out);
+	return result_lines_end(&lines, "No matches found", json_member_true(j, "truncated"), out);
 }
 
 int deep_read_next_call(struct tool_run *run, struct cay_err *err)

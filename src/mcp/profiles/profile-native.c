@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * profile-native - native tools that call more than one operation, and replies as text
- */
+/* profile-native - native tools that call more than one operation, and replies as text */
 #include <inttypes.h>
 #include <math.h>
 
@@ -10,8 +8,6 @@
 
 const char *const native_streams[] = { "stdout", "stderr", NULL };
 const char *const native_encodings[] = { "utf-8", "base64", NULL };
-
-/* Sandboxes */
 
 /* The operator's image or template, when the model names none. */
 static int native_create_set_image(struct tool_run *run, struct cay_err *err)
@@ -60,27 +56,24 @@ int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 
 int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sb;
 	auto_lines lines = RESULT_LINES_INIT;
 	size_t i;
 
-	json_array_foreach(list, i, sandbox)
+	json_array_foreach(list, i, sb)
 	{
-		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sandbox, "id"),
-				    native_text_or_dash(json_member_str(sandbox, "name")),
-				    json_member_str(sandbox, "state"),
-				    json_member_str(sandbox, "image"));
+		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sb, "id"),
+				    native_text_or_dash(json_member_str(sb, "name")),
+				    json_member_str(sb, "state"), json_member_str(sb, "image"));
 	}
-	return result_lines_write(&lines, "There are none yet; the first command creates one.",
-				  json_member_text(run->answer.json, "next_cursor").n, out);
+	return result_lines_end(&lines, "There are none yet; the first command creates one.",
+				json_member_text(run->answer.json, "next_cursor").n, out);
 }
 
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
 	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 }
-
-/* Commands */
 
 int native_exec_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
@@ -119,11 +112,10 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 /* Whether an id names an exec or a shell. */
 static enum id_noun native_arg_id_noun(const struct tool_run *run, const char *arg)
 {
-	const char *text = tool_run_arg_text(run, arg);
+	const char *s = tool_run_arg_text(run, arg);
 	struct id id;
 
-	return text && id_parse(ID_NONE, slice_of(text), &id) == 0 ? (enum id_noun)id.noun
-								   : ID_NONE;
+	return s && id_parse(ID_NONE, slice_of(s), &id) == 0 ? (enum id_noun)id.noun : ID_NONE;
 }
 
 static int native_refuse_id(const struct tool_run *run, struct cay_err *err)
@@ -266,22 +258,18 @@ int native_processes_write_result(struct tool_run *run, struct tool_result *out,
 	result_lines_printf(&lines, "PID USER STATE CPU_MS RSS_KIB COMMAND");
 	json_array_foreach(list, i, p)
 	{
-		int depth =
-			(int)(json_member_number(p, "depth") < 20 ? json_member_number(p, "depth")
-								  : 20);
+		uint64_t depth = json_member_number(p, "depth");
 
 		result_lines_printf(&lines, "%" PRIu64 " %s %s %" PRIu64 " %" PRIu64 " %*s%s",
 				    json_member_number(p, "pid"),
 				    native_text_or_dash(json_member_str(p, "user")),
 				    json_member_str(p, "state"), json_member_number(p, "cpu_ms"),
-				    json_member_number(p, "rss_bytes") / 1024, depth, "",
+				    json_member_number(p, "rss_bytes") / 1024,
+				    (int)(depth < 20 ? depth : 20), "",
 				    json_member_str(p, "command"));
 	}
-	return result_lines_write(&lines, "", json_member_number(run->answer.json, "left_out"),
-				  out);
+	return result_lines_end(&lines, "", json_member_number(run->answer.json, "left_out"), out);
 }
-
-/* Files */
 
 int native_read_next_call(struct tool_run *run, struct cay_err *err)
 {
@@ -304,7 +292,7 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 	const json_t *j = run->answer.json;
 
 	return tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
-				  json_member_is_true(j, "created") ? "created" : "wrote",
+				  json_member_true(j, "created") ? "created" : "wrote",
 				  tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 }
 
@@ -319,7 +307,7 @@ int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 	changes = json_array();
 	json_array_foreach(json_object_get(run->args, "edits"), i, row)
 	{
-		bool all = json_member_is_true(row, "all");
+		bool all = json_member_true(row, "all");
 
 		(void)json_array_append_new(changes, json_pack("{s:s, s:O, s:O}", "kind",
 							       all ? "replace_all" : "replace",
@@ -338,7 +326,7 @@ int native_diff_write_result(struct tool_run *run, struct tool_result *out, stru
 	struct slice diff = json_member_text(j, "diff");
 
 	if (diff.n)
-		tool_result_add_cut_text(out, diff, RESULT_TEXT, "read the file to see the rest");
+		tool_result_add_cut(out, diff, RESULT_TEXT, "read the file to see the rest");
 	else
 		tool_result_printf(out, "[%" PRIu64 " changes; the diff is binary or too long]",
 				   json_member_number(j, "changes"));
@@ -365,7 +353,7 @@ int native_glob_write_result(struct tool_run *run, struct tool_result *out, stru
 			result_lines_printf(&lines, "%s  %" PRIu64, buf_str(&name),
 					    json_member_number(f, "size"));
 	}
-	return result_lines_write(&lines, "No files found.", total > json_array_size(list), out);
+	return result_lines_end(&lines, "No files found.", total > json_array_size(list), out);
 }
 
 int native_grep_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -390,11 +378,8 @@ int native_grep_write_result(struct tool_run *run, struct tool_result *out, stru
 				    json_member_number(h, "line"),
 				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
 	}
-	return result_lines_write(&lines, "No matches found.", json_member_is_true(j, "truncated"),
-				  out);
+	return result_lines_end(&lines, "No matches found.", json_member_true(j, "truncated"), out);
 }
-
-/* Ports */
 
 int native_ports_next_call(struct tool_run *run, struct cay_err *err)
 {
@@ -416,7 +401,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 	size_t i;
 
 	if (run->call.op == OP_PORT_WAIT) {
-		bool open = json_member_is_true(j, "open");
+		bool open = json_member_true(j, "open");
 
 		tool_result_printf(
 			out, open ? "port %" PRIu64 " is open" : "nothing listens on port %" PRIu64,
@@ -432,7 +417,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 				    json_member_str(p, "exec")[0] ? ", of " : "",
 				    json_member_str(p, "exec"));
 	}
-	return result_lines_write(&lines, "No port is open.", false, out);
+	return result_lines_end(&lines, "No port is open.", false, out);
 }
 
 int native_preview_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * profile-opensandbox - opensandbox-mcp's names and shapes over our operations
- */
+/* profile-opensandbox - opensandbox-mcp's names and shapes over our operations */
 #include <stdio.h>
 
 #include "mcp/profiles/profile-parts.h"
-
-/* Sandboxes */
 
 /* Unsupported arguments are refused, not ignored. */
 static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
@@ -193,14 +189,11 @@ int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, str
 				"headers", "Cay-Preview", json_member_str(j, "token"));
 }
 
-/* Commands */
-
 static json_t *osb_stream_log(const json_t *j, const char *stream)
 {
-	struct slice text = json_member_text(j, stream);
-
-	return text.n ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
-		      : json_array();
+	return json_member_text(j, stream).n
+		       ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
+		       : json_array();
 }
 
 int osb_execution_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -215,8 +208,6 @@ int osb_execution_write_result(struct tool_run *run, struct tool_result *out, st
 				osb_stream_log(j, "stdout"), "stderr", osb_stream_log(j, "stderr"),
 				"error", end && !code ? json_member_str(end, "reason") : NULL);
 }
-
-/* Files */
 
 static int osb_check_encoding(const struct tool_run *run, struct cay_err *err)
 {
@@ -378,7 +369,7 @@ int osb_status_write_result(struct tool_run *run, struct tool_result *out, struc
 
 	json_array_foreach(json_object_get(j, "results"), i, row)
 	{
-		if (json_member_is_true(row, "done"))
+		if (json_member_true(row, "done"))
 			continue;
 		out->error = true;
 		tool_result_printf(out, "%s: %s: %s", json_member_str(row, "path"),

@@ -29,7 +29,7 @@ uint64_t json_member_number(const json_t *o, const char *name)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-bool json_member_is_true(const json_t *o, const char *name)
+bool json_member_true(const json_t *o, const char *name)
 {
 	return json_is_true(json_object_get(o, name));
 }
@@ -105,7 +105,7 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 	if (r >= 0)
 		r = buf_append(&b, tail.p, tail.n);
 	tool_result_note_failure(out, r);
-	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
+	tool_result_add_cut(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 }
 
 /* The reply has all of the output, or its end; the part before can be read. */
@@ -126,7 +126,7 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 				   stream, how[0] ? "; " : "", how);
 	stream_format_read_on_hint(how, sizeof(how), id, stream,
 				   from + utf8_whole_prefix_len(text.p, shown));
-	tool_result_add_cut_text(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
+	tool_result_add_cut(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
 }
 
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
@@ -227,15 +227,14 @@ int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_re
 void tool_result_add_exit(const json_t *end, struct tool_result *out)
 {
 	const json_t *code = json_object_get(end, "exit_code");
-	const char *signal = json_member_str(end, "signal"),
-		   *detail = json_member_str(end, "detail");
+	const char *signal = json_member_str(end, "signal"), *why = json_member_str(end, "detail");
 
 	if (json_is_integer(code))
 		tool_result_printf(out, "[exit %lld]", (long long)json_integer_value(code));
 	else
 		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]",
 				   json_member_str(end, "reason"), signal[0] ? " " : "", signal,
-				   detail[0] ? ", " : "", detail);
+				   why[0] ? ", " : "", why);
 	out->error = !json_is_integer(code) || json_integer_value(code) != 0;
 }
 
@@ -256,11 +255,10 @@ void result_lines_printf(struct result_lines *l, const char *fmt, ...)
 	}
 }
 
-int result_lines_write(struct result_lines *l, const char *empty, bool more,
-		       struct tool_result *out)
+int result_lines_end(struct result_lines *l, const char *none, bool more, struct tool_result *out)
 {
 	if (!l->text.len && !l->left_out)
-		tool_result_add_text(out, slice_of(empty));
+		tool_result_add_text(out, slice_of(none));
 	else
 		tool_result_add_text(out, (struct slice){ buf_str(&l->text), l->text.len });
 	if (l->left_out)
@@ -279,14 +277,12 @@ int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 {
 	int r = tool_run_default_call(run, err);
 
-	if (r == TOOL_NEXT_CALL && !json_member_is_true(run->call.members, "detach") &&
+	if (r == TOOL_NEXT_CALL && !json_member_true(run->call.members, "detach") &&
 	    !json_object_get(run->call.members, "timeout_ms"))
 		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
 				 (json_int_t)run->settings->mcp_timeout_ms);
 	return r;
 }
-
-/* Shells */
 
 struct shell_tool_state {
 	char id[ID_TEXT_LEN + 1];
@@ -380,8 +376,6 @@ int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struc
 	return 0;
 }
 
-/* Files */
-
 int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice base64,
 			     struct cay_err *err)
 {
@@ -419,7 +413,7 @@ int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, 
 
 	if (!run->step)
 		return file_view_begin_call(run, path, first, limit, true, err);
-	if (run->step == 1 && json_member_is_true(j, "binary")) {
+	if (run->step == 1 && json_member_true(j, "binary")) {
 		int r = tool_run_call(run, OP_FILE_READ, err, "{s:s}", "path", path);
 
 		run->call.range = "bytes=0-4194303";
@@ -462,7 +456,7 @@ static void file_view_write_lines(const json_t *j, struct tool_result *out)
 	tool_result_add_text(out, (struct slice){ text.p, n });
 	if (!first)
 		first = 1;
-	if (n < text.n || json_member_is_true(j, "more"))
+	if (n < text.n || json_member_true(j, "more"))
 		tool_result_printf(out,
 				   "[lines %" PRIu64 " to %" PRIu64 " of %" PRIu64
 				   "; read on from line %" PRIu64 "]",

@@ -16,7 +16,7 @@ struct slice json_member_text(const json_t *o, const char *name);
 /* The same as a C string. */
 const char *json_member_str(const json_t *o, const char *name);
 uint64_t json_member_number(const json_t *o, const char *name);
-bool json_member_is_true(const json_t *o, const char *name);
+bool json_member_true(const json_t *o, const char *name);
 /* A file name: member, or "base64:..." for one that is not UTF-8. */
 [[nodiscard]] int json_member_filename(const json_t *o, const char *member, struct buf *out);
 /* The error of a reply received with accepts_failure, or NULL.  Its status decides, not its
@@ -53,9 +53,8 @@ struct result_lines {
 #define auto_lines CAY_CLEANUP(result_lines_fini) struct result_lines
 __attribute__((format(printf, 2, 3))) void result_lines_printf(struct result_lines *l,
 							       const char *fmt, ...);
-/* empty: the text for no lines; more: the reply itself was incomplete.  Returns 0. */
-int result_lines_write(struct result_lines *l, const char *empty, bool more,
-		       struct tool_result *out);
+/* none: the text for no lines; more: the reply itself was incomplete.  Returns 0. */
+int result_lines_end(struct result_lines *l, const char *none, bool more, struct tool_result *out);
 void result_lines_fini(struct result_lines *l);
 
 /* exec.run by the arguments, with the settings' timeout unless detached or given. */
