@@ -4,7 +4,7 @@
 
 #include "mcp/mcp.h"
 
-#define LIST_MAX MIB(1)
+#define RESULT_MAX MIB(1)
 #define LIST_TTL_MS 300000
 #define DISCOVER_TTL_MS 3600000
 
@@ -26,15 +26,25 @@ static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 	jw_str(w, "instructions", profiles[v->profile].instructions);
 }
 
-static void mcp_method_finish_result(struct mcp_request *v, struct jw *w, struct buf *b)
+/* Writes the members of a result; returns the problem with the params, or NULL. */
+typedef const char *method_write_fn(struct mcp_request *v, struct jw *w);
+
+static void mcp_method_reply(struct mcp_request *v, method_write_fn *write)
 {
 	static const struct mcp_rpc_fault no_memory = { RPC_INTERNAL, 500, "out of memory", "" };
+	auto_buf b = BUF_INIT(RESULT_MAX);
+	struct jw w = jw_to(&b);
+	const char *problem;
 
-	mcp_rpc_end_result(w);
-	if (jw_finish(w) < 0)
+	mcp_rpc_begin_result(&v->rpc, &w);
+	problem = write(v, &w);
+	mcp_rpc_end_result(&w);
+	if (problem)
+		mcp_method_refuse_params(v, problem);
+	else if (jw_finish(&w) < 0)
 		mcp_request_reply_fault(v, &no_memory);
 	else
-		mcp_request_reply(v, 200, b);
+		mcp_request_reply(v, 200, &b);
 }
 
 /* Only used to find a request to cancel; it is not stored. */
@@ -51,72 +61,53 @@ static void mcp_method_set_session_id(struct mcp_request *v)
 	(void)request_add_reply_header(v->rq, "Mcp-Session-Id", text);
 }
 
-static void mcp_method_initialize(struct mcp_request *v)
+static const char *mcp_method_initialize(struct mcp_request *v, struct jw *w)
 {
 	const char *want = json_string_value(json_object_get(v->rpc.params, "protocolVersion"));
 	const char *version = RPC_LEGACY;
-	auto_buf b = BUF_INIT(KIB(64));
-	struct jw w = jw_to(&b);
 
-	if (!want) {
-		mcp_method_refuse_params(v, "protocolVersion is missing");
-		return;
-	}
+	if (!want)
+		return "protocolVersion is missing";
 	for (size_t i = 1; rpc_versions[i]; i++)
 		if (str_eq(want, rpc_versions[i]))
 			version = rpc_versions[i];
 	mcp_method_set_session_id(v);
-	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_str(&w, "protocolVersion", version);
-	mcp_rpc_write_server_info("serverInfo", &w);
-	mcp_method_write_introduction(v, &w);
-	mcp_method_finish_result(v, &w, &b);
+	jw_str(w, "protocolVersion", version);
+	mcp_rpc_write_server_info("serverInfo", w);
+	mcp_method_write_introduction(v, w);
+	return NULL;
 }
 
-static void mcp_method_discover(struct mcp_request *v)
+static const char *mcp_method_discover(struct mcp_request *v, struct jw *w)
 {
-	auto_buf b = BUF_INIT(KIB(64));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_begin_result(&v->rpc, &w);
-	mcp_rpc_write_versions("supportedVersions", &w);
-	mcp_method_write_introduction(v, &w);
-	jw_u64(&w, "ttlMs", DISCOVER_TTL_MS);
-	jw_str(&w, "cacheScope", "public");
-	mcp_method_finish_result(v, &w, &b);
+	mcp_rpc_write_versions("supportedVersions", w);
+	mcp_method_write_introduction(v, w);
+	jw_u64(w, "ttlMs", DISCOVER_TTL_MS);
+	jw_str(w, "cacheScope", "public");
+	return NULL;
 }
 
-static void mcp_method_ping(struct mcp_request *v)
+static const char *mcp_method_ping(struct mcp_request *, struct jw *)
 {
-	auto_buf b = BUF_INIT(KIB(4));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_begin_result(&v->rpc, &w);
-	mcp_method_finish_result(v, &w, &b);
+	return NULL;
 }
 
 /* Tools the credential may call, in the order of the table. */
-static void mcp_method_tools_list(struct mcp_request *v)
+static const char *mcp_method_tools_list(struct mcp_request *v, struct jw *w)
 {
-	auto_buf b = BUF_INIT(LIST_MAX);
-	struct jw w = jw_to(&b);
-
-	if (json_object_get(v->rpc.params, "cursor")) {
-		mcp_method_refuse_params(v, "there is only one page; omit cursor");
-		return;
-	}
-	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_array_begin(&w, "tools");
+	if (json_object_get(v->rpc.params, "cursor"))
+		return "there is only one page; omit cursor";
+	jw_array_begin(w, "tools");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == v->profile &&
 		    tool_is_allowed(&mcp_tools[i], &v->run.actor))
-			tool_describe(&mcp_tools[i], &w);
-	jw_end(&w);
+			tool_describe(&mcp_tools[i], w);
+	jw_end(w);
 	if (v->rpc.modern) {
-		jw_u64(&w, "ttlMs", LIST_TTL_MS);
-		jw_str(&w, "cacheScope", "private");
+		jw_u64(w, "ttlMs", LIST_TTL_MS);
+		jw_str(w, "cacheScope", "private");
 	}
-	mcp_method_finish_result(v, &w, &b);
+	return NULL;
 }
 
 static void mcp_method_tools_call(struct mcp_request *v)
@@ -163,15 +154,19 @@ static void mcp_method_cancelled(struct mcp_request *v)
 
 void mcp_method_dispatch(struct mcp_request *v)
 {
-	static void (*const methods[RPC_NUM])(struct mcp_request *v) = {
-		[RPC_INITIALIZE] = mcp_method_initialize, [RPC_PING] = mcp_method_ping,
-		[RPC_DISCOVER] = mcp_method_discover,     [RPC_TOOLS_LIST] = mcp_method_tools_list,
-		[RPC_TOOLS_CALL] = mcp_method_tools_call, [RPC_CANCELLED] = mcp_method_cancelled,
+	static method_write_fn *const writers[RPC_NUM] = {
+		[RPC_INITIALIZE] = mcp_method_initialize,
+		[RPC_PING] = mcp_method_ping,
+		[RPC_DISCOVER] = mcp_method_discover,
+		[RPC_TOOLS_LIST] = mcp_method_tools_list,
 	};
 
-	/* initialized needs nothing, and unknown notifications are ignored */
-	if (methods[v->rpc.method])
-		methods[v->rpc.method](v);
-	else
+	if (writers[v->rpc.method])
+		mcp_method_reply(v, writers[v->rpc.method]);
+	else if (v->rpc.method == RPC_TOOLS_CALL)
+		mcp_method_tools_call(v);
+	else if (v->rpc.method == RPC_CANCELLED)
+		mcp_method_cancelled(v);
+	else /* initialized needs nothing, and unknown notifications are ignored */
 		mcp_request_reply(v, 202, NULL);
 }

@@ -233,10 +233,10 @@ int native_stop_next_call(struct tool_run *run, struct cay_err *err)
 		return native_refuse_id(run, err);
 	tool_run_begin_call(run, id ? OP_EXEC_SIGNAL : OP_PROCESS_SIGNAL);
 	r = tool_run_map_args(run, err);
-	if (r < 0 || id)
-		return r < 0 ? r
-			     : tool_run_set(run, err, "{s:s}", "exec",
-					    tool_run_arg_text(run, "id"));
+	if (r < 0)
+		return r;
+	if (id)
+		return tool_run_set(run, err, "{s:s}", "exec", tool_run_arg_text(run, "id"));
 	return tool_run_set(run, err, "{s:I, s:b}", "pid",
 			    (json_int_t)tool_run_arg_number(run, "pid"), "tree", true);
 }

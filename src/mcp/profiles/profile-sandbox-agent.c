@@ -177,12 +177,11 @@ static bool agent_import_answer_is_stat(struct tool_run *run)
 
 static json_t *agent_import_result_row(struct tool_run *run, const json_t *file)
 {
-	const char *source = agent_file_source(file), *failure = tool_run_failure_text(run);
+	const char *source = agent_file_source(file), *why = tool_run_failure_text(run);
 
 	return json_pack("{s:s, s:s, s:b, s:I, s:s*}", "source", source[0] ? source : "content",
-			 "destination", agent_file_destination(file), "success", !failure, "size",
-			 (json_int_t)json_member_number(run->answer.json, "size"), "error",
-			 failure);
+			 "destination", agent_file_destination(file), "success", !why, "size",
+			 (json_int_t)json_member_number(run->answer.json, "size"), "error", why);
 }
 
 int agent_import_next_call(struct tool_run *run, struct cay_err *err)
@@ -211,13 +210,12 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 
 static json_t *agent_export_result_row(struct tool_run *run, const json_t *file)
 {
-	const char *failure = tool_run_failure_text(run),
-		   *url = json_member_str(run->answer.json, "url");
+	const char *why = tool_run_failure_text(run);
 
 	return json_pack("{s:s, s:s, s:b, s:s*, s:s*}", "session_id",
 			 tool_run_arg_text(run, "session_id"), "path",
-			 json_member_str(file, "source"), "success", !failure, "download_url",
-			 failure ? NULL : url, "error", failure);
+			 json_member_str(file, "source"), "success", !why, "download_url",
+			 why ? NULL : json_member_str(run->answer.json, "url"), "error", why);
 }
 
 int agent_export_next_call(struct tool_run *run, struct cay_err *err)
