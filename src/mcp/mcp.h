@@ -45,7 +45,6 @@ struct mcp {
 	uv_timer_t progress_timer;              /* runs while a request waits for progress */
 };
 
-/* One request. */
 struct mcp_request {
 	struct mcp *mcp;
 	struct mcp_request *prev, *next;

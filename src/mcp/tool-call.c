@@ -141,7 +141,6 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	return r;
 }
 
-/* Send the next call, or finish. */
 static void tool_call_continue(struct mcp_request *v)
 {
 	struct tool_run *run = &v->run;

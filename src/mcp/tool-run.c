@@ -41,7 +41,6 @@ int tool_run_call(struct tool_run *run, enum op_id op, struct cay_err *err, cons
 	return r;
 }
 
-/* Convert to the operation's unit. */
 static json_t *tool_arg_scale_value(const struct tool_arg *a, json_t *v)
 {
 	uint64_t by = a->scale ? a->scale : 1;
