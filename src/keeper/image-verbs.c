@@ -59,14 +59,12 @@ static int image_is_used(const struct keeper *k, const uint8_t digest[static 32]
 }
 
 /* image_remove: an attacker who owns cayd can remove any image that no sandbox uses. */
-int verb_image_remove(const struct keeper *k, const void *request, int fd,
-		      struct verb_result *result, struct cay_err *err)
+int verb_image_remove(const struct keeper *k, const void *request, int, struct verb_result *,
+		      struct cay_err *err)
 {
 	const struct verb_image_remove *q = request;
 	int r = image_is_used(k, q->digest);
 
-	(void)fd;
-	(void)result;
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
 	if (r > 0)
@@ -119,8 +117,8 @@ static int keeper_sandbox_commit_image(const struct keeper *k, struct sandbox *s
  * can do that to any sandbox; the files stay in the foreign range and below the image they
  * were written over.  Idempotent.
  */
-int verb_image_commit(const struct keeper *k, const void *request, int fd,
-		      struct verb_result *result, struct cay_err *err)
+int verb_image_commit(const struct keeper *k, const void *request, int, struct verb_result *result,
+		      struct cay_err *err)
 {
 	const struct verb_image_commit *q = request;
 	char name[DIGEST_HEX + 8];
@@ -129,7 +127,6 @@ int verb_image_commit(const struct keeper *k, const void *request, int fd,
 	struct stat st;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
-	(void)fd;
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (image_commit_digest(q, &d) < 0)

@@ -145,7 +145,7 @@ static int id_range_claim(const struct keeper *k, const struct sandbox *sb, stru
  * directories and use up id ranges; it cannot have two sandboxes of one range, nor an image
  * that image_add did not create.
  */
-int verb_prepare(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_prepare(const struct keeper *k, const void *request, int, struct verb_result *,
 		 struct cay_err *err)
 {
 	const struct verb_prepare *q = request;
@@ -154,8 +154,6 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	struct stat st;
 	int r;
 
-	(void)fd;
-	(void)result;
 	image_dir_name(q->image, image);
 	if (fstatat(k->images, image, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return cay_fail(err, CAY_E_NOT_FOUND, "no such image: %s", image);
@@ -189,68 +187,67 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 
 /* kill: SIGKILL every process of one sandbox, by its cgroup.  An attacker who owns cayd can end any
  * sandbox, but no process outside one. */
-int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_kill(const struct keeper *k, const void *request, int, struct verb_result *,
 	      struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
-	(void)fd;
-	(void)result;
 	if (r < 0 || b.cgroup.v2 < 0)
 		return r;
 	return sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
+}
+
+static int keeper_sandbox_open_running(const struct keeper *k, const struct id *id,
+				       uint64_t generation, struct sandbox *sb, struct cay_err *err)
+{
+	int r = keeper_sandbox_open(k, id, generation, sb, err);
+
+	if (r >= 0 && sb->cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", sb->name);
+	return r;
 }
 
 static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_sandbox *q,
 				     bool frozen, struct cay_err *err)
 {
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
-	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+	int r = keeper_sandbox_open_running(k, &q->sandbox, q->generation, &b, err);
 
 	if (r < 0)
 		return r;
-	if (b.cgroup.v2 < 0)
-		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
 	r = sandbox_cgroup_freeze(&b.cgroup, frozen, err);
 	return r < 0 ? r : failpoint_hit(FAULT_FREEZE_DONE);
 }
 
 /* freeze: stop every process of one sandbox; less than kill does. */
-int verb_freeze(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_freeze(const struct keeper *k, const void *request, int, struct verb_result *,
 		struct cay_err *err)
 {
-	(void)fd;
-	(void)result;
 	return keeper_sandbox_set_frozen(k, request, true, err);
 }
 
 /* thaw: undoes freeze. */
-int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_thaw(const struct keeper *k, const void *request, int, struct verb_result *,
 	      struct cay_err *err)
 {
-	(void)fd;
-	(void)result;
 	return keeper_sandbox_set_frozen(k, request, false, err);
 }
 
 /* limits: memory, cpu, pids and disk of one sandbox.  An attacker who owns cayd can let a sandbox
  * use the whole machine, or starve it; it cannot choose which cgroup is written. */
-int verb_limits(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_limits(const struct keeper *k, const void *request, int, struct verb_result *result,
 		struct cay_err *err)
 {
 	const struct verb_limits *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
 	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
-	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+	int r = keeper_sandbox_open_running(k, &q->sandbox, q->generation, &b, err);
 
-	(void)fd;
 	if (r < 0)
 		return r;
-	if (b.cgroup.v2 < 0)
-		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
 	if (disk.bytes || disk.inodes)
 		r = disk_set_limit(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &disk);
 	if (r < 0)
@@ -286,7 +283,7 @@ static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_siz
 }
 
 /* usage: disk usage of an existing sandbox; two numbers. */
-int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_usage(const struct keeper *k, const void *request, int, struct verb_result *result,
 	       struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
@@ -294,7 +291,6 @@ int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
-	(void)fd;
 	if (r < 0)
 		return r;
 	r = disk_read_usage(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &now);
@@ -335,15 +331,13 @@ static void id_range_release(const struct keeper *k, struct sandbox *sb)
  * The id range is released once no process has it; the directory, which leads to the rest, goes
  * last.  Without it, or without its record, the rest is searched for.
  */
-int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_remove(const struct keeper *k, const void *request, int, struct verb_result *,
 		struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
-	(void)fd;
-	(void)result;
 	if (r == -ENOENT || b.dir == -ENOTDIR || b.dir == -ELOOP) {
 		*err = (struct cay_err){};
 		if (b.dir >= 0)
@@ -435,14 +429,13 @@ static int on_sandbox_dir_name(void *arg, int, const char *name)
 }
 
 /* list: ids and numbers of all sandboxes. */
-int verb_list(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_list(const struct keeper *k, const void *request, int, struct verb_result *result,
 	      struct cay_err *err)
 {
 	const struct verb_list *q = request;
 	struct sandbox_id_page names = { .after = q->after };
 	int r = path_for_each_entry(k->sandboxes, on_sandbox_dir_name, &names);
 
-	(void)fd;
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
 	result->list.more = names.more;

@@ -46,12 +46,10 @@ struct keeper {
 	uint32_t runtimes; /* a bit for each usable row of runtimes[] */
 };
 
-/* Create and open the directories. */
 [[nodiscard]] int keeper_make_dirs(struct keeper *k, struct cay_err *err);
 /* Serve until SIGTERM or SIGINT. */
 [[nodiscard]] int keeper_serve(struct keeper *k, struct cay_err *err);
 
-/* The reply of a verb. */
 struct verb_result {
 	union {
 		struct verb_start_reply start;

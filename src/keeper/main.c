@@ -130,14 +130,6 @@ static int keeper_find_control_user(struct keeper *k, struct cay_err *err)
 	return 0;
 }
 
-static void keeper_detect_disk(struct keeper *k)
-{
-	disk_open(k->sandboxes, &k->disk);
-	if (k->disk.unavailable_reason)
-		log_warn(&k->log, "disks of sandboxes are not limited: %s",
-			 k->disk.unavailable_reason);
-}
-
 static int keeper_setup(struct keeper *k, struct cay_err *err)
 {
 	auto_buf stage = BUF_INIT(128);
@@ -145,10 +137,13 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 
 	if (r >= 0)
 		r = keeper_make_dirs(k, err);
-	if (r >= 0)
-		keeper_detect_disk(k);
-	if (r >= 0)
-		r = sandbox_cgroups_open(k->settings.cgroup, &k->cgroups, err);
+	if (r < 0)
+		return r;
+	disk_open(k->sandboxes, &k->disk);
+	if (k->disk.unavailable_reason)
+		log_warn(&k->log, "disks of sandboxes are not limited: %s",
+			 k->disk.unavailable_reason);
+	r = sandbox_cgroups_open(k->settings.cgroup, &k->cgroups, err);
 	if (r >= 0)
 		/* workers of a crashed keeper must not act while we look */
 		r = keeper_cgroup_recreate(&k->cgroups, WORKERS_CGROUP, &k->workers, err);

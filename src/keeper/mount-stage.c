@@ -17,7 +17,7 @@
 
 #define INIT_MAX MIB(64)
 
-static const char *const mount_stage_dirs[] = {
+static const char *const stage_dirs[] = {
 	"proc",
 	"sys",
 	"sys/fs",
@@ -56,21 +56,21 @@ static const char *const mount_stage_dirs[] = {
 };
 
 /* Parts of the host for runtimes.  A link is copied as a link (merged /usr). */
-static const char *const mount_stage_host_paths[] = {
+static const char *const stage_host_paths[] = {
 	"usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32", "etc/ld.so.cache",
 };
 
 static const struct {
 	const char *name;
 	unsigned major, minor;
-} mount_stage_dev_nodes[] = {
+} stage_dev_nodes[] = {
 	{ "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
 	{ "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
 };
 
 static const struct {
 	const char *name, *target;
-} mount_stage_dev_links[] = {
+} stage_dev_links[] = {
 	{ "fd", "/proc/self/fd" },       { "stdin", "/proc/self/fd/0" },
 	{ "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
 	{ "ptmx", "pts/ptmx" },          { "core", "/proc/kcore" },
@@ -134,19 +134,17 @@ static int mount_stage_fill_dev(int root, const char *init_path, struct cay_err 
 
 	if (dev < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -dev, "open " OCI_SOURCE_DEV);
-	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_nodes); i++)
-		if (mknodat(dev, mount_stage_dev_nodes[i].name, S_IFCHR | 0666,
-			    makedev(mount_stage_dev_nodes[i].major,
-				    mount_stage_dev_nodes[i].minor)) < 0 ||
-		    fchmodat(dev, mount_stage_dev_nodes[i].name, 0666, 0) <
-			    0) /* regardless of the umask */
+	for (size_t i = 0; i < ARRAY_SIZE(stage_dev_nodes); i++)
+		if (mknodat(dev, stage_dev_nodes[i].name, S_IFCHR | 0666,
+			    makedev(stage_dev_nodes[i].major, stage_dev_nodes[i].minor)) < 0 ||
+		    /* regardless of the umask */
+		    fchmodat(dev, stage_dev_nodes[i].name, 0666, 0) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create /dev/%s",
-					    mount_stage_dev_nodes[i].name);
-	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_links); i++)
-		if (symlinkat(mount_stage_dev_links[i].target, dev, mount_stage_dev_links[i].name) <
-		    0)
+					    stage_dev_nodes[i].name);
+	for (size_t i = 0; i < ARRAY_SIZE(stage_dev_links); i++)
+		if (symlinkat(stage_dev_links[i].target, dev, stage_dev_links[i].name) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create /dev/%s",
-					    mount_stage_dev_links[i].name);
+					    stage_dev_links[i].name);
 	return mount_stage_copy_init(dev, init_path, err);
 }
 
@@ -171,12 +169,11 @@ static int mount_stage_fill(int root, const char *init_path, struct cay_err *err
 {
 	int r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dirs); i++)
-		if (mkdirat(root, mount_stage_dirs[i], 0755) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s",
-					    mount_stage_dirs[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_host_paths); i++) {
-		r = mount_stage_add_host_path(root, mount_stage_host_paths[i], err);
+	for (size_t i = 0; i < ARRAY_SIZE(stage_dirs); i++)
+		if (mkdirat(root, stage_dirs[i], 0755) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", stage_dirs[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(stage_host_paths); i++) {
+		r = mount_stage_add_host_path(root, stage_host_paths[i], err);
 		if (r < 0)
 			return r;
 	}

@@ -119,11 +119,6 @@ static int overlay_open_layers(const struct keeper *k, const struct sandbox *sb,
 	return n < 0 ? n : 0;
 }
 
-static bool overlay_is_in_memory(const struct overlay_options *how)
-{
-	return how->memory.bytes;
-}
-
 int overlay_open(const struct keeper *k, const struct sandbox *sb,
 		 const struct overlay_options *how, struct overlay *ret, struct cay_err *err)
 {
@@ -136,7 +131,7 @@ int overlay_open(const struct keeper *k, const struct sandbox *sb,
 	r = overlay_open_layers(k, sb, userns, ret);
 	if (r == -ENOENT)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s does not exist", sb->name);
-	if (r >= 0 && !overlay_is_in_memory(how))
+	if (r >= 0 && !how->memory.bytes)
 		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name) : 0;
 }
@@ -184,7 +179,7 @@ static int overlay_attach_layers(const struct overlay *r, uint32_t live,
 		if (move_mount(r->lower[i], "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			return -errno;
 	}
-	if (overlay_is_in_memory(how))
+	if (how->memory.bytes)
 		return overlay_mount_memory_upper(live, &how->memory);
 	return move_mount(r->upper, "", AT_FDCWD, STAGE_UPPER, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno
 											    : 0;

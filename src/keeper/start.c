@@ -279,7 +279,7 @@ static void keeper_start_lift_rlimits(void)
  * The worker first joins the sandbox's v1 cgroups, so that kernel memory of its namespaces and
  * mounts is charged to the sandbox.
  */
-int verb_start(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+int verb_start(const struct keeper *k, const void *request, int, struct verb_result *result,
 	       struct cay_err *err)
 {
 	const struct verb_start *q = request;
@@ -296,7 +296,6 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r;
 
-	(void)fd;
 	if (q->runtime >= RUNTIME_NUM || !(k->runtimes & 1u << q->runtime))
 		return cay_fail(err, CAY_E_RUNTIME, "runtime %u is not usable on this machine",
 				q->runtime);

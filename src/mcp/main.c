@@ -53,8 +53,6 @@ static int mcp_daemon_start(struct mcp *m, struct cay_err *err)
 	return server_start(&m->loop, fd, &m->conf, &m->server, err);
 }
 
-/* Stopping */
-
 static void on_mcp_daemon_drain(void *arg)
 {
 	const struct mcp *m = arg;
@@ -90,7 +88,7 @@ static int mcp_daemon_run(struct mcp *m, struct cay_err *err)
 
 int main(int argc, char **argv)
 {
-	static struct mcp m = { .clk = &clk_system };
+	static struct mcp m;
 	struct cay_err err = {};
 	int r;
 

@@ -96,8 +96,7 @@ static int mcp_request_read_query(struct mcp_request *v, struct request *rq, str
 }
 
 /* Headers of the edge: the caller, the edge's number and its host name. */
-static int mcp_request_read_edge_headers(struct mcp_request *v, struct request *rq,
-					 struct cay_err *err)
+static int mcp_request_read_headers(struct mcp_request *v, struct request *rq, struct cay_err *err)
 {
 	const struct http_head *h = rq->head;
 	struct slice session = http_header_find(h, "mcp-session-id");
@@ -188,7 +187,7 @@ static void on_mcp_http_request(struct request *rq, void *arg)
 	}
 	r = mcp_request_read_query(v, rq, &err);
 	if (r >= 0)
-		r = mcp_request_read_edge_headers(v, rq, &err);
+		r = mcp_request_read_headers(v, rq, &err);
 	if (r >= 0)
 		r = mcp_request_check_tenant_share(v, &err);
 	if (r < 0) {

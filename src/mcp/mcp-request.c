@@ -21,22 +21,17 @@ void mcp_request_free(struct mcp_request *v)
 	free(v);
 }
 
-static void mcp_request_write_event(struct request *rq, struct buf *body)
+void mcp_request_send_event(struct mcp_request *v, struct buf *body)
 {
 	static const char begin[] = "event: message\ndata: ", end[] = "\n\n";
 
-	(void)request_write_stream(rq, begin, sizeof(begin) - 1);
-	(void)request_write_stream(rq, body->data, body->len);
-	(void)request_write_stream(rq, end, sizeof(end) - 1);
-	buf_clear(body);
-}
-
-void mcp_request_send_event(struct mcp_request *v, struct buf *body)
-{
 	if (!v->stream_begun)
 		request_start_stream(v->rq, 200, MCP_STREAM, REQUEST_LENGTH_UNKNOWN);
 	v->stream_begun = true;
-	mcp_request_write_event(v->rq, body);
+	(void)request_write_stream(v->rq, begin, sizeof(begin) - 1);
+	(void)request_write_stream(v->rq, body->data, body->len);
+	(void)request_write_stream(v->rq, end, sizeof(end) - 1);
+	buf_clear(body);
 }
 
 void mcp_request_reply(struct mcp_request *v, int status, struct buf *body)

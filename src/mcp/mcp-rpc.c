@@ -33,11 +33,6 @@ __attribute__((format(printf, 4, 5))) static int mcp_rpc_refuse(struct mcp_rpc_f
 	return -EINVAL;
 }
 
-static struct slice mcp_rpc_json_text(const json_t *j)
-{
-	return (struct slice){ json_string_value(j), json_string_length(j) };
-}
-
 /* Text or an integer, which can be returned unchanged. */
 static bool mcp_rpc_is_token(const json_t *j)
 {
@@ -57,7 +52,7 @@ static int mcp_rpc_read_shape(struct mcp_rpc *r, struct mcp_rpc_fault *f)
 	if (id && !mcp_rpc_is_token(id))
 		return mcp_rpc_refuse(f, RPC_INVALID, 400, "an id must be a string or an integer");
 	r->id = id;
-	if (!slice_eq(mcp_rpc_json_text(json_object_get(m, "jsonrpc")), SLICE("2.0")))
+	if (!slice_eq(json_slice(json_object_get(m, "jsonrpc")), SLICE("2.0")))
 		return mcp_rpc_refuse(f, RPC_INVALID, 400, "jsonrpc must be \"2.0\"");
 	if (!json_is_string(method))
 		return mcp_rpc_refuse(f, RPC_INVALID, 400,
@@ -74,7 +69,7 @@ static int mcp_rpc_read_version(struct mcp_rpc *r, const struct mcp_rpc_headers 
 				const json_t *meta, struct mcp_rpc_fault *f)
 {
 	const json_t *version = json_object_get(meta, META "protocolVersion");
-	struct slice said = version ? mcp_rpc_json_text(version) : h->version;
+	struct slice said = version ? json_slice(version) : h->version;
 	size_t known = 0;
 
 	if (!said.p)
@@ -82,7 +77,7 @@ static int mcp_rpc_read_version(struct mcp_rpc *r, const struct mcp_rpc_headers 
 	while (rpc_versions[known] && !slice_eq(said, slice_of(rpc_versions[known])))
 		known++;
 	r->modern = version || slice_eq(said, SLICE(RPC_MODERN)) || !rpc_versions[known];
-	if (version && !slice_eq(mcp_rpc_json_text(version), h->version))
+	if (version && !slice_eq(json_slice(version), h->version))
 		return mcp_rpc_refuse(f, RPC_HEADER, 400,
 				      "Header mismatch: MCP-Protocol-Version is not "
 				      "the version in the body's _meta");
@@ -117,7 +112,7 @@ bool mcp_rpc_header_equals(struct slice value, struct slice want)
 static int mcp_rpc_check_modern(const struct mcp_rpc *r, const struct mcp_rpc_headers *h,
 				const json_t *meta, struct mcp_rpc_fault *f)
 {
-	struct slice method = mcp_rpc_json_text(json_object_get(r->message, "method"));
+	struct slice method = json_slice(json_object_get(r->message, "method"));
 	const json_t *name = json_object_get(r->params, "name");
 
 	if (!json_is_string(json_object_get(meta, META "protocolVersion")))
@@ -130,7 +125,7 @@ static int mcp_rpc_check_modern(const struct mcp_rpc *r, const struct mcp_rpc_he
 		return mcp_rpc_refuse(f, RPC_HEADER, 400, "Header mismatch: Mcp-Method is %s",
 				      h->method.p ? "not the body's method" : "missing");
 	if (r->method == RPC_TOOLS_CALL && json_is_string(name) &&
-	    !mcp_rpc_header_equals(h->name, mcp_rpc_json_text(name)))
+	    !mcp_rpc_header_equals(h->name, json_slice(name)))
 		return mcp_rpc_refuse(f, RPC_HEADER, 400, "Header mismatch: Mcp-Name is %s",
 				      h->name.p ? "not the body's params.name" : "missing");
 	return 0;
@@ -138,7 +133,7 @@ static int mcp_rpc_check_modern(const struct mcp_rpc *r, const struct mcp_rpc_he
 
 static enum rpc_method mcp_rpc_find_method(const struct mcp_rpc *r)
 {
-	struct slice name = mcp_rpc_json_text(json_object_get(r->message, "method"));
+	struct slice name = json_slice(json_object_get(r->message, "method"));
 
 	for (size_t i = RPC_NONE + 1; i < RPC_NUM; i++)
 		if (slice_eq(name, slice_of(mcp_rpc_methods[i].name)) &&
@@ -201,8 +196,6 @@ void mcp_rpc_fini(struct mcp_rpc *r)
 	*r = (struct mcp_rpc){};
 }
 
-/* Writing */
-
 static void mcp_rpc_begin_envelope(const struct mcp_rpc *r, struct jw *w)
 {
 	jw_object_begin(w, NULL);
@@ -213,12 +206,20 @@ static void mcp_rpc_begin_envelope(const struct mcp_rpc *r, struct jw *w)
 		jw_null(w, "id");
 }
 
-static void mcp_rpc_write_server_info(const char *key, struct jw *w)
+void mcp_rpc_write_server_info(const char *key, struct jw *w)
 {
 	jw_object_begin(w, key);
 	jw_str(w, "name", "cay");
 	jw_str(w, "title", "Cay");
 	jw_str(w, "version", CAY_VERSION);
+	jw_end(w);
+}
+
+void mcp_rpc_write_versions(const char *key, struct jw *w)
+{
+	jw_array_begin(w, key);
+	for (size_t i = 0; rpc_versions[i]; i++)
+		jw_str(w, NULL, rpc_versions[i]);
 	jw_end(w);
 }
 
@@ -248,10 +249,7 @@ void mcp_rpc_write_fault(const struct mcp_rpc *r, const struct mcp_rpc_fault *fa
 	jw_str(w, "message", fault->msg);
 	if (fault->code == RPC_VERSION) {
 		jw_object_begin(w, "data");
-		jw_array_begin(w, "supported");
-		for (size_t i = 0; rpc_versions[i]; i++)
-			jw_str(w, NULL, rpc_versions[i]);
-		jw_end(w);
+		mcp_rpc_write_versions("supported", w);
 		jw_str(w, "requested", fault->version);
 		jw_end(w);
 	}

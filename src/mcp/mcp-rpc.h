@@ -43,9 +43,15 @@ enum {
 	RPC_CANCELLED_CODE = -32800,
 };
 
+/* A string; p NULL: none. */
+static inline struct slice json_slice(const json_t *j)
+{
+	return (struct slice){ json_string_value(j), json_string_length(j) };
+}
+
 /* The relevant headers; p NULL: absent. */
 struct mcp_rpc_headers {
-	struct slice version, method, name, session;
+	struct slice version, method, name;
 };
 
 struct mcp_rpc {
@@ -73,6 +79,8 @@ void mcp_rpc_fini(struct mcp_rpc *r);
  * begins with its type and the server's name. */
 void mcp_rpc_begin_result(const struct mcp_rpc *r, struct jw *w);
 void mcp_rpc_end_result(struct jw *w);
+void mcp_rpc_write_server_info(const char *key, struct jw *w);
+void mcp_rpc_write_versions(const char *key, struct jw *w);
 void mcp_rpc_write_fault(const struct mcp_rpc *r, const struct mcp_rpc_fault *fault, struct jw *w);
 /* A progress notification; ms: elapsed time. */
 void mcp_rpc_write_progress(const struct mcp_rpc *r, uint64_t ms, const char *says, struct jw *w);

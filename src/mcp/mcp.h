@@ -37,7 +37,6 @@
 struct mcp {
 	struct settings settings;
 	struct log log;
-	const struct clk *clk;
 	uv_loop_t loop;
 	struct server_conf conf;
 	struct server *server;
@@ -46,7 +45,6 @@ struct mcp {
 	uv_timer_t progress_timer;              /* runs while a request waits for progress */
 };
 
-/* One request. */
 struct mcp_request {
 	struct mcp *mcp;
 	struct mcp_request *prev, *next;

@@ -4,18 +4,9 @@
 
 #include "mcp/mcp.h"
 
-#define LIST_MAX MIB(1)
+#define RESULT_MAX MIB(1)
 #define LIST_TTL_MS 300000
 #define DISCOVER_TTL_MS 3600000
-
-static void mcp_method_fail_no_memory(struct mcp_request *v)
-{
-	static const struct mcp_rpc_fault fault = { .code = RPC_INTERNAL,
-						    .status = 500,
-						    .msg = "out of memory" };
-
-	mcp_request_reply_fault(v, &fault);
-}
 
 static void mcp_method_refuse_params(struct mcp_request *v, const char *msg)
 {
@@ -26,27 +17,34 @@ static void mcp_method_refuse_params(struct mcp_request *v, const char *msg)
 	mcp_request_reply_fault(v, &fault);
 }
 
-static void mcp_method_write_capabilities(struct jw *w)
+static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 {
 	jw_object_begin(w, "capabilities");
 	jw_object_begin(w, "tools");
 	jw_end(w);
 	jw_end(w);
-}
-
-static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
-{
-	mcp_method_write_capabilities(w);
 	jw_str(w, "instructions", profiles[v->profile].instructions);
 }
 
-static void mcp_method_finish_result(struct mcp_request *v, struct jw *w, struct buf *b)
+/* Writes the members of a result; returns the problem with the params, or NULL. */
+typedef const char *method_write_fn(struct mcp_request *v, struct jw *w);
+
+static void mcp_method_reply(struct mcp_request *v, method_write_fn *write)
 {
-	mcp_rpc_end_result(w);
-	if (jw_finish(w) < 0)
-		mcp_method_fail_no_memory(v);
+	static const struct mcp_rpc_fault no_memory = { RPC_INTERNAL, 500, "out of memory", "" };
+	auto_buf b = BUF_INIT(RESULT_MAX);
+	struct jw w = jw_to(&b);
+	const char *problem;
+
+	mcp_rpc_begin_result(&v->rpc, &w);
+	problem = write(v, &w);
+	mcp_rpc_end_result(&w);
+	if (problem)
+		mcp_method_refuse_params(v, problem);
+	else if (jw_finish(&w) < 0)
+		mcp_request_reply_fault(v, &no_memory);
 	else
-		mcp_request_reply(v, 200, b);
+		mcp_request_reply(v, 200, &b);
 }
 
 /* Only used to find a request to cancel; it is not stored. */
@@ -63,79 +61,53 @@ static void mcp_method_set_session_id(struct mcp_request *v)
 	(void)request_add_reply_header(v->rq, "Mcp-Session-Id", text);
 }
 
-static void mcp_method_initialize(struct mcp_request *v)
+static const char *mcp_method_initialize(struct mcp_request *v, struct jw *w)
 {
 	const char *want = json_string_value(json_object_get(v->rpc.params, "protocolVersion"));
 	const char *version = RPC_LEGACY;
-	auto_buf b = BUF_INIT(KIB(64));
-	struct jw w = jw_to(&b);
 
-	if (!want) {
-		mcp_method_refuse_params(v, "protocolVersion is missing");
-		return;
-	}
+	if (!want)
+		return "protocolVersion is missing";
 	for (size_t i = 1; rpc_versions[i]; i++)
 		if (str_eq(want, rpc_versions[i]))
 			version = rpc_versions[i];
 	mcp_method_set_session_id(v);
-	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_str(&w, "protocolVersion", version);
-	jw_object_begin(&w, "serverInfo");
-	jw_str(&w, "name", "cay");
-	jw_str(&w, "title", "Cay");
-	jw_str(&w, "version", CAY_VERSION);
-	jw_end(&w);
-	mcp_method_write_introduction(v, &w);
-	mcp_method_finish_result(v, &w, &b);
+	jw_str(w, "protocolVersion", version);
+	mcp_rpc_write_server_info("serverInfo", w);
+	mcp_method_write_introduction(v, w);
+	return NULL;
 }
 
-static void mcp_method_discover(struct mcp_request *v)
+static const char *mcp_method_discover(struct mcp_request *v, struct jw *w)
 {
-	auto_buf b = BUF_INIT(KIB(64));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_array_begin(&w, "supportedVersions");
-	for (size_t i = 0; rpc_versions[i]; i++)
-		jw_str(&w, NULL, rpc_versions[i]);
-	jw_end(&w);
-	mcp_method_write_introduction(v, &w);
-	jw_u64(&w, "ttlMs", DISCOVER_TTL_MS);
-	jw_str(&w, "cacheScope", "public");
-	mcp_method_finish_result(v, &w, &b);
+	mcp_rpc_write_versions("supportedVersions", w);
+	mcp_method_write_introduction(v, w);
+	jw_u64(w, "ttlMs", DISCOVER_TTL_MS);
+	jw_str(w, "cacheScope", "public");
+	return NULL;
 }
 
-static void mcp_method_ping(struct mcp_request *v)
+static const char *mcp_method_ping(struct mcp_request *, struct jw *)
 {
-	auto_buf b = BUF_INIT(KIB(4));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_begin_result(&v->rpc, &w);
-	mcp_method_finish_result(v, &w, &b);
+	return NULL;
 }
 
 /* Tools the credential may call, in the order of the table. */
-static void mcp_method_tools_list(struct mcp_request *v)
+static const char *mcp_method_tools_list(struct mcp_request *v, struct jw *w)
 {
-	auto_buf b = BUF_INIT(LIST_MAX);
-	struct jw w = jw_to(&b);
-
-	if (json_object_get(v->rpc.params, "cursor")) {
-		mcp_method_refuse_params(v, "there is only one page; omit cursor");
-		return;
-	}
-	mcp_rpc_begin_result(&v->rpc, &w);
-	jw_array_begin(&w, "tools");
+	if (json_object_get(v->rpc.params, "cursor"))
+		return "there is only one page; omit cursor";
+	jw_array_begin(w, "tools");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == v->profile &&
 		    tool_is_allowed(&mcp_tools[i], &v->run.actor))
-			tool_describe(&mcp_tools[i], &w);
-	jw_end(&w);
+			tool_describe(&mcp_tools[i], w);
+	jw_end(w);
 	if (v->rpc.modern) {
-		jw_u64(&w, "ttlMs", LIST_TTL_MS);
-		jw_str(&w, "cacheScope", "private");
+		jw_u64(w, "ttlMs", LIST_TTL_MS);
+		jw_str(w, "cacheScope", "private");
 	}
-	mcp_method_finish_result(v, &w, &b);
+	return NULL;
 }
 
 static void mcp_method_tools_call(struct mcp_request *v)
@@ -148,8 +120,7 @@ static void mcp_method_tools_call(struct mcp_request *v)
 		mcp_method_refuse_params(v, "name is missing: the tool to call");
 		return;
 	}
-	t = tool_find(v->profile,
-		      (struct slice){ json_string_value(name), json_string_length(name) });
+	t = tool_find(v->profile, json_slice(name));
 	if (!t) {
 		if (snprintf(msg, sizeof(msg), "Unknown tool: %.64s", json_string_value(name)) < 0)
 			msg[0] = 0;
@@ -169,9 +140,7 @@ static bool mcp_request_has_same_caller(const struct mcp_request *a, const struc
 /* End the request of that id. */
 static void mcp_method_cancelled(struct mcp_request *v)
 {
-	static const struct mcp_rpc_fault fault = { .code = RPC_CANCELLED_CODE,
-						    .status = 200,
-						    .msg = "Cancelled" };
+	static const struct mcp_rpc_fault fault = { RPC_CANCELLED_CODE, 200, "Cancelled", "" };
 	const json_t *id = json_object_get(v->rpc.params, "requestId");
 
 	for (struct mcp_request *o = v->mcp->requests; o && id; o = o->next)
@@ -185,29 +154,19 @@ static void mcp_method_cancelled(struct mcp_request *v)
 
 void mcp_method_dispatch(struct mcp_request *v)
 {
-	switch (v->rpc.method) {
-	case RPC_INITIALIZE:
-		mcp_method_initialize(v);
-		break;
-	case RPC_PING:
-		mcp_method_ping(v);
-		break;
-	case RPC_DISCOVER:
-		mcp_method_discover(v);
-		break;
-	case RPC_TOOLS_LIST:
-		mcp_method_tools_list(v);
-		break;
-	case RPC_TOOLS_CALL:
+	static method_write_fn *const writers[RPC_NUM] = {
+		[RPC_INITIALIZE] = mcp_method_initialize,
+		[RPC_PING] = mcp_method_ping,
+		[RPC_DISCOVER] = mcp_method_discover,
+		[RPC_TOOLS_LIST] = mcp_method_tools_list,
+	};
+
+	if (writers[v->rpc.method])
+		mcp_method_reply(v, writers[v->rpc.method]);
+	else if (v->rpc.method == RPC_TOOLS_CALL)
 		mcp_method_tools_call(v);
-		break;
-	case RPC_CANCELLED:
+	else if (v->rpc.method == RPC_CANCELLED)
 		mcp_method_cancelled(v);
-		break;
-	case RPC_INITIALIZED:
-	case RPC_NONE: /* unknown notifications are ignored */
-	case RPC_NUM:
+	else /* initialized needs nothing, and unknown notifications are ignored */
 		mcp_request_reply(v, 202, NULL);
-		break;
-	}
 }

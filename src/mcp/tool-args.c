@@ -1,44 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mcp/tool.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_err *err);
 
-__attribute__((format(printf, 3, 4))) static int tool_arg_refuse(struct cay_err *err,
-								 const struct tool_arg *a,
-								 const char *fmt, ...)
-{
-	char what[CAY_ERR_MSG_MAX];
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(what, sizeof(what), fmt, ap);
-	va_end(ap);
-	return cay_fail_field(err, CAY_E_INVALID, a->name, "%s", n < 0 ? "wrong" : what);
-}
+#define tool_arg_refuse(err, a, ...) cay_fail_field(err, CAY_E_INVALID, (a)->name, __VA_ARGS__)
 
 static const char *json_type_description(const json_t *v)
 {
-	switch (json_typeof(v)) {
-	case JSON_OBJECT:
-		return "an object";
-	case JSON_ARRAY:
-		return "an array";
-	case JSON_STRING:
-		return "a string";
-	case JSON_INTEGER:
-	case JSON_REAL:
-		return "a number";
-	case JSON_TRUE:
-	case JSON_FALSE:
-		return "a boolean";
-	case JSON_NULL:
-		return "null";
-	}
-	return "something else";
+	static const char *const names[] = {
+		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+		[JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
+		[JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+	};
+
+	return names[json_typeof(v)];
 }
 
 static int tool_arg_refuse_type(struct cay_err *err, const struct tool_arg *a, const char *want,
@@ -47,16 +26,21 @@ static int tool_arg_refuse_type(struct cay_err *err, const struct tool_arg *a, c
 	return tool_arg_refuse(err, a, "must be %s, not %s", want, json_type_description(v));
 }
 
+static int tool_arg_check_size(const struct tool_arg *a, size_t n, const char *unit,
+			       struct cay_err *err)
+{
+	if (n < a->min || (a->max && n > a->max))
+		return tool_arg_refuse(err, a,
+				       "must have %" PRIu64 " to %" PRIu64 " %s; it has %zu",
+				       a->min, a->max, unit, n);
+	return 0;
+}
+
 static int tool_arg_check_text(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
-	size_t n = json_string_length(v);
-
 	if (!json_is_string(v))
 		return tool_arg_refuse_type(err, a, "a string", v);
-	if (n < a->min || (a->max && n > a->max))
-		return tool_arg_refuse(err, a, "must have %llu to %llu bytes; it has %zu",
-				       (unsigned long long)a->min, (unsigned long long)a->max, n);
-	return 0;
+	return tool_arg_check_size(a, json_string_length(v), "bytes", err);
 }
 
 static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay_err *err)
@@ -67,54 +51,48 @@ static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay
 		return tool_arg_refuse_type(err, a,
 					    a->type == TOOL_INT ? "a whole number" : "a number", v);
 	if (!isfinite(d) || d < (double)a->min || d > (double)a->max)
-		return tool_arg_refuse(err, a, "must be %llu to %llu", (unsigned long long)a->min,
-				       (unsigned long long)a->max);
+		return tool_arg_refuse(err, a, "must be %" PRIu64 " to %" PRIu64, a->min, a->max);
 	return 0;
+}
+
+/* Append to "command, cwd"; a name that does not fit is omitted. */
+static void name_list_add(char *list, size_t room, const char *name)
+{
+	size_t at = strlen(list);
+	int n = snprintf(list + at, room - at, "%s%s", at ? ", " : "", name);
+
+	if (n < 0 || (size_t)n >= room - at)
+		list[at] = 0;
 }
 
 static int tool_arg_check_choice(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	char all[CAY_ERR_MSG_MAX / 2] = "";
-	size_t at = 0;
 
 	for (size_t i = 0; a->choices[i]; i++) {
-		int n = snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "", a->choices[i]);
-
 		if (json_is_string(v) && strcmp(a->choices[i], json_string_value(v)) == 0)
 			return 0;
-		if (n > 0 && (size_t)n < sizeof(all) - at)
-			at += (size_t)n;
+		name_list_add(all, sizeof(all), a->choices[i]);
 	}
-	all[at] = 0;
 	return tool_arg_refuse(err, a, "must be one of: %s", all);
-}
-
-static int tool_arg_check_count(const struct tool_arg *a, size_t n, struct cay_err *err)
-{
-	if (n < a->min || (a->max && n > a->max))
-		return tool_arg_refuse(err, a, "must have %llu to %llu entries; it has %zu",
-				       (unsigned long long)a->min, (unsigned long long)a->max, n);
-	return 0;
 }
 
 static int tool_arg_check_array(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
+	bool texts = a->type == TOOL_TEXTS;
 	json_t *item;
 	size_t i;
 
 	if (!json_is_array(v))
 		return tool_arg_refuse_type(err, a, "an array", v);
-	json_array_foreach(v, i, item) if (
-		a->type == TOOL_TEXTS
-			? !json_is_string(item)
-			: !json_is_integer(
-				  item)) return tool_arg_refuse(err, a,
-								"entry %zu must be %s, not %s", i,
-								a->type == TOOL_TEXTS
-									? "a string"
-									: "a whole number",
-								json_type_description(item));
-	return tool_arg_check_count(a, json_array_size(v), err);
+	json_array_foreach(v, i, item)
+	{
+		if (texts ? !json_is_string(item) : !json_is_integer(item))
+			return tool_arg_refuse(err, a, "entry %zu must be %s, not %s", i,
+					       texts ? "a string" : "a whole number",
+					       json_type_description(item));
+	}
+	return tool_arg_check_size(a, json_array_size(v), "entries", err);
 }
 
 static int tool_arg_check_map(const struct tool_arg *a, json_t *v, struct cay_err *err)
@@ -129,7 +107,7 @@ static int tool_arg_check_map(const struct tool_arg *a, json_t *v, struct cay_er
 			return tool_arg_refuse(err, a,
 					       "the value of '%.64s' must be a string, not %s", key,
 					       json_type_description(item));
-	return tool_arg_check_count(a, json_object_size(v), err);
+	return tool_arg_check_size(a, json_object_size(v), "entries", err);
 }
 
 static const struct tool_arg *tool_arg_find(const struct tool_arg *args, const char *name)
@@ -145,19 +123,12 @@ static int tool_arg_refuse_unknown(const struct tool_arg *args, const char *name
 				   struct cay_err *err)
 {
 	char all[CAY_ERR_MSG_MAX / 2] = "";
-	size_t at = 0;
 
-	for (const struct tool_arg *a = args; a->name || a->as; a++) {
-		int n = a->name ? snprintf(all + at, sizeof(all) - at, "%s%s", at ? ", " : "",
-					   a->name)
-				: 0;
-
-		if (n > 0 && (size_t)n < sizeof(all) - at)
-			at += (size_t)n;
-	}
-	all[at] = 0;
+	for (const struct tool_arg *a = args; a->name || a->as; a++)
+		if (a->name)
+			name_list_add(all, sizeof(all), a->name);
 	return cay_fail_field(err, CAY_E_INVALID, name, "unknown argument; expected: %s",
-			      at ? all : "none");
+			      all[0] ? all : "none");
 }
 
 static int tool_arg_check_members(const struct tool_arg *args, json_t *v, struct cay_err *err)
@@ -187,7 +158,7 @@ static int tool_arg_check_list(const struct tool_arg *a, json_t *v, struct cay_e
 {
 	json_t *item;
 	size_t i;
-	int r = json_is_array(v) ? tool_arg_check_count(a, json_array_size(v), err)
+	int r = json_is_array(v) ? tool_arg_check_size(a, json_array_size(v), "entries", err)
 				 : tool_arg_refuse_type(err, a, "an array", v);
 
 	json_array_foreach(v, i, item)
@@ -229,8 +200,7 @@ static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_
 			cay_err_prefix_field(err, a->name);
 		return r;
 	case TOOL_LIST:
-		r = tool_arg_check_list(a, v, err);
-		return r;
+		return tool_arg_check_list(a, v, err);
 	case TOOL_ANY:
 		return json_is_object(v) ? 0 : tool_arg_refuse_type(err, a, "an object", v);
 	case TOOL_FIXED:

@@ -16,19 +16,8 @@
 static void on_tool_call_answer(void *arg, const struct http_head *head, struct slice body,
 				const struct cay_err *err);
 
-/* The result */
-
-static int tool_call_write_data(const struct tool_result *out, struct jw *w)
-{
-	if (json_is_object(out->data))
-		json_write(out->data, "structuredContent", w);
-	jw_bool(w, "isError", out->error);
-	return 0;
-}
-
 /* The default: the reply as JSON. */
-static int tool_call_write_json_result(struct tool_run *run, struct tool_result *out,
-				       struct cay_err *err)
+static int tool_call_write_json(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	auto_buf b = BUF_INIT(TOOL_RUN_ANSWER_MAX * 2);
 	struct jw w = jw_to(&b);
@@ -36,14 +25,14 @@ static int tool_call_write_json_result(struct tool_run *run, struct tool_result 
 	if (!run->answer.json && tool_result_add_image(out, run->answer.body))
 		return 0;
 	if (!run->answer.json) {
-		tool_result_add_cut_text(out, run->answer.body, RESULT_TEXT, NULL);
+		tool_result_add_cut(out, run->answer.body, RESULT_TEXT, NULL);
 		return 0;
 	}
 	json_write(run->answer.json, NULL, &w);
 	if (jw_finish(&w) < 0)
 		return cay_fail(err, CAY_E_TOO_LARGE, "the reply is too large");
 	out->data = run->answer.json;
-	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
+	tool_result_add_cut(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 	return 0;
 }
 
@@ -51,7 +40,7 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 				  const struct cay_err *failed, struct cay_err *err)
 {
 	tool_write_result_fn *show =
-		v->run.tool->write_result ? v->run.tool->write_result : tool_call_write_json_result;
+		v->run.tool->write_result ? v->run.tool->write_result : tool_call_write_json;
 	struct jw w = jw_to(b);
 	struct tool_result out = { .w = &w };
 	int r = 0;
@@ -64,7 +53,9 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 		r = show(&v->run, &out, err);
 	if (r >= 0) {
 		jw_end(&w);
-		r = tool_call_write_data(&out, &w);
+		if (json_is_object(out.data))
+			json_write(out.data, "structuredContent", &w);
+		jw_bool(&w, "isError", out.error);
 		mcp_rpc_end_result(&w);
 	}
 	json_decref(out.owned);
@@ -85,8 +76,6 @@ static void tool_call_finish(struct mcp_request *v, const struct cay_err *failed
 	}
 	mcp_request_reply(v, r < 0 ? 500 : 200, r < 0 ? NULL : &b);
 }
-
-/* Calls */
 
 static struct upstream_pool *tool_call_open_edge(struct mcp_request *v, struct cay_err *err)
 {
@@ -152,19 +141,6 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	return r;
 }
 
-/* The default: one call of the operation. */
-static int tool_call_next_default(struct tool_run *run, struct cay_err *err)
-{
-	int r;
-
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, run->tool->op);
-	r = tool_run_map_args(run, err);
-	return r < 0 ? r : TOOL_NEXT_CALL;
-}
-
-/* Send the next call, or finish. */
 static void tool_call_continue(struct mcp_request *v)
 {
 	struct tool_run *run = &v->run;
@@ -180,7 +156,7 @@ static void tool_call_continue(struct mcp_request *v)
 	}
 	if (v->sandbox_found)
 		r = run->tool->next_call ? run->tool->next_call(run, &err)
-					 : tool_call_next_default(run, &err);
+					 : tool_run_default_call(run, &err);
 	if (r == TOOL_NEXT_CALL)
 		r = tool_call_send_op(v, &err);
 	else if (r == TOOL_FINISHED) {
@@ -196,11 +172,10 @@ static int tool_call_read_answer(struct tool_run *run, const struct http_head *h
 {
 	/* it is nested deeper in the result, and must fit JW_DEPTH_MAX there */
 	static const struct json_limits limits = { TOOL_RUN_ANSWER_MAX, 24, 32768 };
-	struct slice media = http_header_find(head, "content-type"), kind = media;
+	struct slice kind = http_header_find(head, "content-type");
 
 	json_decref(run->answer.json);
-	run->answer =
-		(struct tool_op_answer){ .status = head->status, .media = media, .body = body };
+	run->answer = (struct tool_op_answer){ .status = head->status, .body = body };
 	run->step++;
 	if (!http_equals_nocase(slice_trim(slice_cut(&kind, ';')), "application/json") || !body.n)
 		return 0;
@@ -269,15 +244,9 @@ static void on_tool_call_progress_timer(uv_timer_t *t)
 		(void)uv_timer_stop(t);
 }
 
-static void tool_call_start_progress_timer(struct mcp *m)
-{
-	if (!uv_is_active((const uv_handle_t *)&m->progress_timer))
-		(void)uv_timer_start(&m->progress_timer, on_tool_call_progress_timer, TICK_MS,
-				     TICK_MS);
-}
-
 void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
 {
+	uv_timer_t *timer = &v->mcp->progress_timer;
 	struct tool_run *run = &v->run;
 	struct cay_err err = {};
 	int r = 0;
@@ -297,7 +266,8 @@ void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *ar
 	if (v->rpc.progress && v->accepts_stream) {
 		v->progress_interval_ms = TICK_FIRST_MS;
 		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
-		tool_call_start_progress_timer(v->mcp);
+		if (!uv_is_active((const uv_handle_t *)timer))
+			(void)uv_timer_start(timer, on_tool_call_progress_timer, TICK_MS, TICK_MS);
 	}
 	tool_call_continue(v);
 }

@@ -20,22 +20,28 @@ static int text_replace_nul(struct slice text, struct buf *out)
 	return r;
 }
 
+void tool_result_note_failure(struct tool_result *out, int r)
+{
+	if (r < 0 && !out->w->err)
+		out->w->err = r;
+}
+
 void tool_result_add_text(struct tool_result *out, struct slice text)
 {
 	auto_buf b = BUF_INIT(3 * text.n);
 	bool nul = text.n && memchr(text.p, 0, text.n);
 
-	if (nul && text_replace_nul(text, &b) < 0 && !out->w->err)
-		out->w->err = -ENOMEM;
-	if (nul)
+	if (nul) {
+		tool_result_note_failure(out, text_replace_nul(text, &b) < 0 ? -ENOMEM : 0);
 		text = (struct slice){ b.data, b.len };
+	}
 	jw_object_begin(out->w, NULL);
 	jw_str(out->w, "type", "text");
 	jw_slice(out->w, "text", text);
 	jw_end(out->w);
 }
 
-void tool_result_printf(struct tool_result *out, const char *fmt, ...)
+int tool_result_printf(struct tool_result *out, const char *fmt, ...)
 {
 	auto_buf text = BUF_INIT(RESULT_TEXT);
 	va_list ap;
@@ -44,9 +50,9 @@ void tool_result_printf(struct tool_result *out, const char *fmt, ...)
 	va_start(ap, fmt);
 	r = buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
+	tool_result_note_failure(out, r);
 	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
+	return 0;
 }
 
 /* The first byte at or after `at` that begins a character. */
@@ -57,8 +63,7 @@ static size_t utf8_next_char_start(struct slice t, size_t at)
 	return at;
 }
 
-void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
-			      const char *how)
+void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how)
 {
 	auto_buf b = BUF_INIT(most + KIB(1));
 	size_t head, tail;
@@ -76,8 +81,7 @@ void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t
 			       text.n, how ? "; " : "", how ? how : "");
 	if (r >= 0)
 		r = buf_append(&b, text.p + tail, text.n - tail);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
+	tool_result_note_failure(out, r);
 	tool_result_add_text(out, (struct slice){ buf_str(&b), b.len });
 }
 
@@ -109,7 +113,7 @@ bool tool_result_add_image(struct tool_result *out, struct slice bytes)
 	if (!media)
 		return false;
 	if (!text) {
-		out->w->err = out->w->err ? out->w->err : -ENOMEM;
+		tool_result_note_failure(out, -ENOMEM);
 		return true;
 	}
 	base64_encode((const uint8_t *)bytes.p, bytes.n, text);

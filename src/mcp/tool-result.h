@@ -21,13 +21,15 @@ struct tool_result {
 	json_t *owned;      /* set when it must be freed */
 };
 
+/* Remember the first failure to write; r >= 0 is none. */
+void tool_result_note_failure(struct tool_result *out, int r);
 void tool_result_add_text(struct tool_result *out, struct slice text);
-__attribute__((format(printf, 2, 3))) void tool_result_printf(struct tool_result *out,
-							      const char *fmt, ...);
+/* Returns 0, for write_result to return. */
+__attribute__((format(printf, 2, 3))) int tool_result_printf(struct tool_result *out,
+							     const char *fmt, ...);
 /* Omit the middle to leave `most` bytes, at character boundaries; how: "read on with ...", or
  * NULL. */
-void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
-			      const char *how);
+void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how);
 /* True when it is an image clients can show (PNG, JPEG, GIF, WebP, by its first bytes). */
 bool tool_result_add_image(struct tool_result *out, struct slice bytes);
 /* An error for the model to correct. */

@@ -11,25 +11,36 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op)
 	run->call = (struct tool_op_call){ .op = op, .members = json_object() };
 }
 
-int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
+static int tool_run_vset(struct tool_run *run, struct cay_err *err, const char *fmt, va_list ap)
 {
-	if (json_object_set_new(run->call.members, member, stolen) < 0)
-		return cay_no_memory(err);
-	return 0;
+	auto_json members = json_vpack_ex(NULL, 0, fmt, ap);
+
+	return json_object_update(run->call.members, members) < 0 ? cay_no_memory(err) : 0;
 }
 
-int tool_run_set_text(struct tool_run *run, const char *member, const char *text,
-		      struct cay_err *err)
+int tool_run_set(struct tool_run *run, struct cay_err *err, const char *fmt, ...)
 {
-	return tool_run_set_json(run, member, json_string(text), err);
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = tool_run_vset(run, err, fmt, ap);
+	va_end(ap);
+	return r;
 }
 
-int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n, struct cay_err *err)
+int tool_run_call(struct tool_run *run, enum op_id op, struct cay_err *err, const char *fmt, ...)
 {
-	return tool_run_set_json(run, member, json_integer((json_int_t)n), err);
+	va_list ap;
+	int r;
+
+	tool_run_begin_call(run, op);
+	va_start(ap, fmt);
+	r = tool_run_vset(run, err, fmt, ap);
+	va_end(ap);
+	return r;
 }
 
-/* Convert to the operation's unit. */
 static json_t *tool_arg_scale_value(const struct tool_arg *a, json_t *v)
 {
 	uint64_t by = a->scale ? a->scale : 1;
@@ -46,7 +57,7 @@ static int tool_run_set_fixed(struct tool_run *run, const struct tool_arg *a, st
 	json_t *v = NULL;
 	int r = json_parse(slice_of(a->preset), &json_control_limits, &v, err);
 
-	return r < 0 ? r : tool_run_set_json(run, a->as, v, err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:o}", a->as, v);
 }
 
 int tool_run_map_args(struct tool_run *run, struct cay_err *err)
@@ -62,9 +73,17 @@ int tool_run_map_args(struct tool_run *run, struct cay_err *err)
 			run->call.body =
 				(struct slice){ json_string_value(v), json_string_length(v) };
 		else if (v && a->as)
-			r = tool_run_set_json(run, a->as, tool_arg_scale_value(a, v), err);
+			r = tool_run_set(run, err, "{s:o}", a->as, tool_arg_scale_value(a, v));
 	}
 	return r;
+}
+
+int tool_run_default_call(struct tool_run *run, struct cay_err *err)
+{
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, run->tool->op);
+	return tool_run_map_args(run, err);
 }
 
 const char *tool_run_arg_text(const struct tool_run *run, const char *name)
@@ -83,8 +102,6 @@ bool tool_run_arg_bool(const struct tool_run *run, const char *name)
 {
 	return json_is_true(json_object_get(run->args, name));
 }
-
-/* Writing */
 
 static int url_append_encoded(struct buf *b, struct slice text)
 {
@@ -159,19 +176,11 @@ static int tool_run_write_query(const struct tool_run *run, struct buf *b, struc
 	char mark = '?';
 	const char *key;
 	const json_t *v;
-	int r = 0;
 
 	json_object_foreach (run->call.members, key, v) {
 		if (!field_table_has_name(op->query, key))
 			continue;
-		r = buf_putc(b, mark);
-		if (r >= 0)
-			r = buf_puts(b, key);
-		if (r >= 0)
-			r = buf_putc(b, '=');
-		if (r >= 0)
-			r = url_append_json_scalar(b, v);
-		if (r < 0)
+		if (buf_printf(b, "%c%s=", mark, key) < 0 || url_append_json_scalar(b, v) < 0)
 			return cay_fail(err, CAY_E_TOO_LARGE, "the request is too long");
 		mark = '&';
 	}
@@ -182,26 +191,20 @@ static int tool_run_write_query(const struct tool_run *run, struct buf *b, struc
 static void tool_run_write_inner_object(const struct tool_run *run, const char *outer, struct jw *w)
 {
 	size_t n = strlen(outer);
+	bool begun = false;
 	const char *key;
 	const json_t *v;
 
-	jw_object_begin(w, outer);
-	json_object_foreach (run->call.members, key, v)
-		if (strncmp(key, outer, n) == 0 && key[n] == '.')
-			json_write(v, key + n + 1, w);
-	jw_end(w);
-}
-
-static bool tool_run_has_inner_object(const struct tool_run *run, const char *outer)
-{
-	size_t n = strlen(outer);
-	const char *key;
-	const json_t *v;
-
-	json_object_foreach (run->call.members, key, v)
-		if (strncmp(key, outer, n) == 0 && key[n] == '.')
-			return true;
-	return false;
+	json_object_foreach (run->call.members, key, v) {
+		if (strncmp(key, outer, n) != 0 || key[n] != '.')
+			continue;
+		if (!begun)
+			jw_object_begin(w, outer);
+		begun = true;
+		json_write(v, key + n + 1, w);
+	}
+	if (begun)
+		jw_end(w);
 }
 
 static int tool_run_write_body(const struct tool_run *run, struct buf *b, struct cay_err *err)
@@ -218,7 +221,7 @@ static int tool_run_write_body(const struct tool_run *run, struct buf *b, struct
 
 		if (v)
 			json_write(v, name, &w);
-		else if (tool_run_has_inner_object(run, name))
+		else
 			tool_run_write_inner_object(run, name, &w);
 	}
 	jw_end(&w);

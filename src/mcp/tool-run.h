@@ -4,16 +4,9 @@
 /*
  * tool-run - one tool call in progress: a sequence of operations
  *
- *	int something_next_call(struct tool_run *run, struct cay_err *err)
- *	{
- *		if (run->step == 0) {
- *			tool_run_begin_call(run, OP_SHELL_CREATE);
- *			return tool_run_set_text(run, "name", "main", err);	(TOOL_NEXT_CALL is
- *0)
- *		}
- *		tool_run_begin_call(run, OP_SHELL_RUN);
- *		...
- *	}
+ *	if (run->step == 0)
+ *		return tool_run_call(run, OP_SHELL_CREATE, err, "{s:s}", "name", "main");
+ *	return tool_run_call(run, OP_SHELL_RUN, ...);
  *
  * A failed operation ends the tool with its error, unless run->accepts_failure is set; after
  * the last reply `write_result` is called.  Both get checked arguments: args has the types of
@@ -38,7 +31,7 @@ struct tool_op_call {
 
 struct tool_op_answer {
 	unsigned status;
-	struct slice media, body;
+	struct slice body;
 	json_t *json; /* NULL: not JSON */
 };
 
@@ -57,16 +50,16 @@ struct tool_run {
 	const struct settings *settings;
 };
 
-/* Begin the next call and set its members; a member replaces one of the same name. */
+/* Begin the next call; with members, packed as by json_pack(): "{s:s, s:b}". */
 void tool_run_begin_call(struct tool_run *run, enum op_id op);
-[[nodiscard]] int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen,
-				    struct cay_err *err);
-[[nodiscard]] int tool_run_set_text(struct tool_run *run, const char *member, const char *text,
-				    struct cay_err *err);
-[[nodiscard]] int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n,
-				      struct cay_err *err);
-/* Map every argument that has a member, and fixed ones: the default for a row. */
+[[nodiscard]] int tool_run_call(struct tool_run *run, enum op_id op, struct cay_err *err,
+				const char *fmt, ...);
+/* Set more members, packed the same way; a member replaces one of the same name. */
+[[nodiscard]] int tool_run_set(struct tool_run *run, struct cay_err *err, const char *fmt, ...);
+/* Map every argument that has a member, and fixed ones. */
 [[nodiscard]] int tool_run_map_args(struct tool_run *run, struct cay_err *err);
+/* The default of a row: one call of the tool's operation, with the arguments mapped. */
+[[nodiscard]] int tool_run_default_call(struct tool_run *run, struct cay_err *err);
 
 /* Find the sandbox: TOOL_NEXT_CALL for a lookup, TOOL_FINISHED when run->sandbox is set (or not
  * needed).  Called until then, before next_call. */

@@ -5,24 +5,21 @@
 
 #define GROUP_DEFAULT "default"
 
-/* The model's sandbox argument; profiles name it differently. */
-static const char *tool_sandbox_find_arg(const struct tool_run *run)
+/* The argument that maps to this member; NULL: none. */
+static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
-		if (a->name && a->as && str_eq(a->as, "sandbox"))
-			return tool_run_arg_text(run, a->name);
+		if (a->name && a->as && str_eq(a->as, member))
+			return a->name;
 	return NULL;
 }
 
-static int tool_sandbox_request_by_name(struct tool_run *run, const char *name, struct cay_err *err)
+/* The model's sandbox argument; profiles name it differently. */
+static const char *tool_sandbox_find_arg(const struct tool_run *run)
 {
-	int r;
+	const char *arg = tool_arg_name_of_member(run, "sandbox");
 
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	r = tool_run_set_text(run, "name", name, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "state", "live", err);
-	return r < 0 ? r : tool_run_set_number(run, "limit", 1, err);
+	return arg ? tool_run_arg_text(run, arg) : NULL;
 }
 
 /* Creating a name again returns the same sandbox. */
@@ -31,23 +28,21 @@ static int tool_sandbox_request_default(struct tool_run *run, struct cay_err *er
 	const char *group = run->group ? run->group : GROUP_DEFAULT;
 	const struct settings *s = run->settings;
 	char name[64];
-	int n = snprintf(name, sizeof(name), "mcp-%s", group), r;
+	int n = snprintf(name, sizeof(name), "mcp-%s", group);
 
 	if (n < 0 || n >= (int)sizeof(name))
 		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_set_text(run, "name", name, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "group", group, err);
-	if (r >= 0 && s->mcp_template[0])
-		r = tool_run_set_text(run, "template", s->mcp_template, err);
-	else if (r >= 0)
-		r = tool_run_set_text(run, "image", s->mcp_image, err);
-	return r < 0 ? r : tool_run_set_number(run, "idle_ms", s->mcp_idle_ms, err);
+	return tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:s, s:s, s:s, s:I}", "name", name,
+			     "group", group, s->mcp_template[0] ? "template" : "image",
+			     s->mcp_template[0] ? s->mcp_template : s->mcp_image, "idle_ms",
+			     (json_int_t)s->mcp_idle_ms);
 }
 
-static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, struct cay_err *err)
+static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
 {
+	const json_t *list = json_object_get(run->answer.json, "sandboxes");
+	const json_t *sandbox =
+		run->call.op == OP_SANDBOX_LIST ? json_array_get(list, 0) : run->answer.json;
 	const char *text = json_string_value(json_object_get(sandbox, "id"));
 	struct id id;
 
@@ -56,15 +51,6 @@ static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, stru
 				tool_sandbox_find_arg(run) ? tool_sandbox_find_arg(run) : "");
 	id_format(&id, run->sandbox);
 	return TOOL_FINISHED;
-}
-
-static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
-{
-	const json_t *j = run->answer.json;
-
-	if (run->call.op == OP_SANDBOX_LIST)
-		j = json_array_get(json_object_get(j, "sandboxes"), 0);
-	return tool_sandbox_set_id(run, j, err);
 }
 
 int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
@@ -83,7 +69,8 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 		return TOOL_FINISHED;
 	}
 	if (name)
-		return tool_sandbox_request_by_name(run, name, err);
+		return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:s, s:s, s:i}", "name", name,
+				     "state", "live", "limit", 1);
 	if (run->actor.one_sandbox) {
 		id_format(&run->actor.sandbox, run->sandbox);
 		return TOOL_FINISHED;
@@ -91,15 +78,6 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 	if (!(run->tool->hints & TOOL_DEFAULT_SANDBOX))
 		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "is required");
 	return tool_sandbox_request_default(run, err);
-}
-
-/* The argument that maps to this member. */
-static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
-{
-	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
-		if (a->name && a->as && str_eq(a->as, member))
-			return a->name;
-	return member;
 }
 
 static void tool_answer_copy_text(const json_t *j, const char *key, char *to, size_t room)
@@ -124,12 +102,13 @@ void tool_run_read_failure(const struct tool_run *run, struct cay_err *err)
 {
 	const json_t *error = json_object_get(run->answer.json, "error");
 	char member[CAY_ERR_FIELD_MAX] = "";
+	const char *arg;
 
 	*err = (struct cay_err){ .code = tool_answer_error_code(error) };
 	tool_answer_copy_text(error, "message", err->msg, sizeof(err->msg));
 	tool_answer_copy_text(error, "field", member, sizeof(member));
-	if (snprintf(err->field, sizeof(err->field), "%s", tool_arg_name_of_member(run, member)) <
-	    0)
+	arg = tool_arg_name_of_member(run, member);
+	if (snprintf(err->field, sizeof(err->field), "%s", arg ? arg : member) < 0)
 		err->field[0] = 0;
 	if (!err->msg[0] && snprintf(err->msg, sizeof(err->msg),
 				     "the operation failed with status %u", run->answer.status) < 0)

@@ -78,8 +78,8 @@ enum tool_hint {
 	TOOL_DESTRUCTIVE = 1 << 1, /* may destroy data */
 	TOOL_IDEMPOTENT = 1 << 2,  /* repeating it has no further effect */
 	TOOL_OPEN_WORLD = 1 << 3,  /* reaches beyond the sandbox */
-	TOOL_DEFAULT_SANDBOX =
-		1 << 4, /* without a sandbox argument: the group's, created on demand */
+	/* without a sandbox argument: the group's, created on demand */
+	TOOL_DEFAULT_SANDBOX = 1 << 4,
 };
 
 struct tool_run;
@@ -90,8 +90,7 @@ struct tool_result;
 enum tool_next { TOOL_NEXT_CALL, TOOL_FINISHED };
 typedef int tool_next_call_fn(struct tool_run *run, struct cay_err *err);
 /* Write the reply as content. */
-typedef int tool_write_result_fn(struct tool_run *run, struct tool_result *out,
-				 struct cay_err *err);
+typedef int tool_write_result_fn(struct tool_run *, struct tool_result *out, struct cay_err *err);
 
 struct mcp_tool {
 	enum tool_profile profile;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * toolgen - print the tool table as JSON: docs/tools.json
- */
+/* toolgen - print the tool table as JSON: docs/tools.json */
 #include <stdio.h>
 
 #include "base/path.h"

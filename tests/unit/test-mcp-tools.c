@@ -158,9 +158,9 @@ static void a_query_is_encoded(void **)
 	auto_buf target = BUF_INIT(KIB(4)), body = BUF_INIT(KIB(4));
 	struct cay_err err = {};
 
-	tool_run_begin_call(&run, OP_SANDBOX_LIST);
-	assert_return_code(tool_run_set_text(&run, "group", "a&b=c d/..", &err), 0);
-	assert_return_code(tool_run_set_number(&run, "limit", 5, &err), 0);
+	assert_return_code(tool_run_call(&run, OP_SANDBOX_LIST, &err, "{s:s, s:i}", "group",
+					 "a&b=c d/..", "limit", 5),
+			   0);
 	assert_return_code(tool_run_write_request(&run, &target, &body, &err), 0);
 	assert_string_equal(target.data, "/v1/sandboxes?group=a%26b%3Dc%20d%2F..&limit=5");
 	assert_int_equal(body.len, 0);
@@ -191,7 +191,7 @@ static void long_text_is_cut_in_the_middle(void **)
 	memcpy(text + 49, "\xc3\xa9", 2); /* the cut would fall into it */
 	text[999] = 'z';
 	jw_array_begin(&w, NULL);
-	tool_result_add_cut_text(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
+	tool_result_add_cut(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
 	jw_end(&w);
 	assert_return_code(jw_finish(&w), 0);
 	assert_non_null(strstr(b.data, "[... 901 of 1000 bytes omitted; ask for more ...]"));

@@ -17,7 +17,7 @@ int anthropic_bash_next_call(struct tool_run *run, struct cay_err *err)
 	struct shell_tool_request want = { .name = "bash",
 					   .command = tool_run_arg_text(run, "command"),
 					   .restart = tool_run_arg_bool(run, "restart"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	if (want.restart)
 		want.command = NULL;
@@ -37,8 +37,7 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 	}
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_add_stream(j, "stdout", "", out);
-	tool_result_add_stream(j, "stderr", "", out);
+	tool_result_add_streams(j, "", out);
 	/* a failed command is no failure of the tool */
 	if (!json_object_get(end, "exit_code"))
 		tool_result_add_exit(end, out);
@@ -49,30 +48,28 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 
 static int anthropic_create_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *text = json_object_get(run->args, "file_text");
 	int r;
 
-	if (!text)
+	if (!json_object_get(run->args, "file_text"))
 		return anthropic_refuse_missing_arg(err, "file_text", "create");
-	tool_run_begin_call(run, OP_FILE_WRITE);
-	run->call.body = (struct slice){ json_string_value(text), json_string_length(text) };
-	r = tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	r = tool_run_call(run, OP_FILE_WRITE, err, "{s:s, s:b}", "path",
+			  tool_run_arg_text(run, "path"), "parents", true);
+	run->call.body = json_member_text(run->args, "file_text");
+	return r;
 }
 
-static int anthropic_change_next_call(struct tool_run *run, const char *command,
-				      struct cay_err *err)
+static int anthropic_change_next_call(struct tool_run *run, const char *name, struct cay_err *err)
 {
 	const char *old = tool_run_arg_text(run, "old_str"),
 		   *new = tool_run_arg_text(run, "new_str");
-	bool insert = str_eq(command, "insert");
+	bool insert = str_eq(name, "insert");
 
 	if (insert && !json_object_get(run->args, "insert_line"))
-		return anthropic_refuse_missing_arg(err, "insert_line", command);
+		return anthropic_refuse_missing_arg(err, "insert_line", name);
 	if (insert && !new)
-		return anthropic_refuse_missing_arg(err, "new_str", command);
+		return anthropic_refuse_missing_arg(err, "new_str", name);
 	if (!insert && !old)
-		return anthropic_refuse_missing_arg(err, "old_str", command);
+		return anthropic_refuse_missing_arg(err, "old_str", name);
 	return file_edit_begin_call(run, tool_run_arg_text(run, "path"),
 				    insert ? "insert" : "replace", insert ? NULL : old,
 				    new ? new : "", tool_run_arg_number(run, "insert_line"), err);
@@ -109,11 +106,9 @@ static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 
 	if (r < 0)
 		return r;
-	if (run->step == 0) {
-		tool_run_begin_call(run, OP_FILE_STAT);
-		r = tool_run_set_text(run, "path", path, err);
-		return r < 0 ? r : tool_run_set_json(run, "follow", json_true(), err);
-	}
+	if (run->step == 0)
+		return tool_run_call(run, OP_FILE_STAT, err, "{s:s, s:b}", "path", path, "follow",
+				     true);
 	if (run->call.op == OP_FILE_LIST)
 		return TOOL_FINISHED;
 	if (run->step > 1 || !str_eq(json_member_str(run->answer.json, "type"), "directory")) {
@@ -122,9 +117,7 @@ static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 		run->step++;
 		return r;
 	}
-	tool_run_begin_call(run, OP_FILE_LIST);
-	r = tool_run_set_text(run, "path", path, err);
-	return r < 0 ? r : tool_run_set_number(run, "depth", LEVELS, err);
+	return tool_run_call(run, OP_FILE_LIST, err, "{s:s, s:i}", "path", path, "depth", LEVELS);
 }
 
 int anthropic_edit_next_call(struct tool_run *run, struct cay_err *err)
@@ -154,9 +147,7 @@ static int anthropic_dir_write_result(struct tool_run *run, struct tool_result *
 				&lines, "%s/%s%s", tool_run_arg_text(run, "path"), name.data,
 				str_eq(json_member_str(e, "type"), "directory") ? "/" : "");
 	}
-	result_lines_write(&lines, "[empty directory]",
-			   json_is_true(json_object_get(j, "truncated")), out);
-	return 0;
+	return result_lines_end(&lines, "[empty directory]", json_member_true(j, "truncated"), out);
 }
 
 int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -169,11 +160,10 @@ int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, s
 	if (run->call.op == OP_FILE_VIEW || run->call.op == OP_FILE_READ)
 		return file_view_write_result(run, out, err);
 	if (run->call.op == OP_FILE_WRITE) {
-		tool_result_printf(out, "File created successfully at: %s", path);
-		return 0;
+		return tool_result_printf(out, "File created successfully at: %s", path);
 	}
 	tool_result_printf(out, "The file %s has been edited.", path);
 	if (diff.n)
-		tool_result_add_cut_text(out, diff, RESULT_TEXT / 2, NULL);
+		tool_result_add_cut(out, diff, RESULT_TEXT / 2, NULL);
 	return 0;
 }

@@ -12,40 +12,30 @@ static int deep_background_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *file = json_member_str(run->answer.json, "stdout"), *kept;
 	size_t n = strcspn(file, "\n");
-	json_t *argv;
-	int r;
 
-	tool_run_begin_call(run, OP_EXEC_RUN);
 	if (run->step == 0)
-		return tool_run_set_json(run, "argv",
-					 json_pack("[s, s]", "mktemp", "/tmp/bash-XXXXXX"), err);
+		return tool_run_call(run, OP_EXEC_RUN, err, "{s:[s, s]}", "argv", "mktemp",
+				     "/tmp/bash-XXXXXX");
 	kept = n && file[0] == '/' ? arena_strndup(&run->arena, file, n) : NULL;
 	if (!kept)
 		return cay_fail(err, CAY_E_MISBEHAVED,
 				"the sandbox could not create a file for the output");
 	run->tool_state = (void *)(uintptr_t)kept;
-	argv = json_pack("[s, s, s, s, s, s]", "sh", "-c", "exec >\"$1\" 2>&1; eval \"$2\"", "sh",
-			 kept, tool_run_arg_text(run, "command"));
-	r = tool_run_set_json(run, "argv", argv, err);
-	if (r >= 0)
-		r = tool_run_set_json(run, "detach", json_true(), err);
-	return r < 0 ? r : tool_run_set_number(run, "timeout_ms", BACKGROUND_MS, err);
+	return tool_run_call(run, OP_EXEC_RUN, err, "{s:[s, s, s, s, s, s], s:b, s:i}", "argv",
+			     "sh", "-c", "exec >\"$1\" 2>&1; eval \"$2\"", "sh", kept,
+			     tool_run_arg_text(run, "command"), "detach", true, "timeout_ms",
+			     BACKGROUND_MS);
 }
 
 int deep_bash_next_call(struct tool_run *run, struct cay_err *err)
 {
-	bool background = tool_run_arg_bool(run, "run_in_background");
-	int r;
-
-	if (background && run->step < 2)
+	if (tool_run_arg_bool(run, "run_in_background") && run->step < 2)
 		return deep_background_next_call(run, err);
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_EXEC_RUN);
-	r = tool_run_set_text(run, "shell", tool_run_arg_text(run, "command"), err);
-	return r < 0 ? r
-		     : tool_run_set_number(run, "timeout_ms",
-					   tool_run_arg_number(run, "timeout_ms"), err);
+	return tool_run_call(run, OP_EXEC_RUN, err, "{s:s, s:I}", "shell",
+			     tool_run_arg_text(run, "command"), "timeout_ms",
+			     (json_int_t)tool_run_arg_number(run, "timeout_ms"));
 }
 
 int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -55,12 +45,10 @@ int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	if (tool_run_arg_bool(run, "run_in_background")) {
-		tool_result_printf(out, "Running in the background as %.32s. Output: %s",
-				   json_member_str(j, "id"), (const char *)run->tool_state);
-		return 0;
+		return tool_result_printf(out, "Running in the background as %.32s. Output: %s",
+					  json_member_str(j, "id"), (const char *)run->tool_state);
 	}
-	tool_result_add_stream(j, "stdout", "", out);
-	tool_result_add_stream(j, "stderr", "", out);
+	tool_result_add_streams(j, "", out);
 	tool_result_add_exit(json_object_get(j, "end"), out);
 	return 0;
 }
@@ -80,27 +68,22 @@ int deep_glob_write_result(struct tool_run *run, struct tool_result *out, struct
 			result_lines_printf(&lines, "%s%s%s", where ? where : "", where ? "/" : "",
 					    buf_str(&name));
 	}
-	result_lines_write(&lines, "No files found",
-			   json_member_number(run->answer.json, "total") > json_array_size(list),
-			   out);
-	return 0;
+	return result_lines_end(
+		&lines, "No files found",
+		json_member_number(run->answer.json, "total") > json_array_size(list), out);
 }
 
 int deep_grep_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *glob = tool_run_arg_text(run, "glob");
 	bool names = str_eq(tool_run_arg_text(run, "output_mode"), "files_only");
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_GREP);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && glob)
-		r = tool_run_set_json(run, "include", json_pack("[s]", glob), err);
-	if (r >= 0 && names)
-		r = tool_run_set_number(run, "per_file", 1, err);
-	return r < 0 ? r : tool_run_set_number(run, "width", 2000, err);
+	if (r == TOOL_NEXT_CALL && glob)
+		r = tool_run_set(run, err, "{s:[s]}", "include", glob);
+	if (r == TOOL_NEXT_CALL && names)
+		r = tool_run_set(run, err, "{s:i}", "per_file", 1);
+	return r == TOOL_NEXT_CALL ? tool_run_set(run, err, "{s:i}", "width", 2000) : r;
 }
 
 /* The files in order, each with its number of matches. */
@@ -133,9 +116,7 @@ int deep_grep_write_result(struct tool_run *run, struct tool_result *out, struct
 	if (str_eq(mode, "content"))
 		return native_grep_write_result(run, out, err);
 	deep_grep_write_counts(json_object_get(j, "hits"), str_eq(mode, "count"), &lines);
-	result_lines_write(&lines, "No matches found",
-			   json_is_true(json_object_get(j, "truncated")), out);
-	return 0;
+	return result_lines_end(&lines, "No matches found", json_member_true(j, "truncated"), out);
 }
 
 int deep_read_next_call(struct tool_run *run, struct cay_err *err)
@@ -147,10 +128,9 @@ int deep_read_next_call(struct tool_run *run, struct cay_err *err)
 
 int deep_write_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "Wrote %" PRIu64 " bytes to %s",
-			   json_member_number(run->answer.json, "size"),
-			   tool_run_arg_text(run, "file_path"));
-	return 0;
+	return tool_result_printf(out, "Wrote %" PRIu64 " bytes to %s",
+				  json_member_number(run->answer.json, "size"),
+				  tool_run_arg_text(run, "file_path"));
 }
 
 int deep_edit_next_call(struct tool_run *run, struct cay_err *err)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * profile-native - native tools that call more than one operation, and replies as text
- */
+/* profile-native - native tools that call more than one operation, and replies as text */
 #include <inttypes.h>
 #include <math.h>
 
@@ -11,8 +9,6 @@
 const char *const native_streams[] = { "stdout", "stderr", NULL };
 const char *const native_encodings[] = { "utf-8", "base64", NULL };
 
-/* Sandboxes */
-
 /* The operator's image or template, when the model names none. */
 static int native_create_set_image(struct tool_run *run, struct cay_err *err)
 {
@@ -20,23 +16,17 @@ static int native_create_set_image(struct tool_run *run, struct cay_err *err)
 
 	if (!s || tool_run_arg_text(run, "image") || tool_run_arg_text(run, "template"))
 		return 0;
-	return s->mcp_template[0] ? tool_run_set_text(run, "template", s->mcp_template, err)
-				  : tool_run_set_text(run, "image", s->mcp_image, err);
+	return tool_run_set(run, err, "{s:s}", s->mcp_template[0] ? "template" : "image",
+			    s->mcp_template[0] ? s->mcp_template : s->mcp_image);
 }
 
 int native_sandbox_create_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_map_args(run, err);
-	if (r >= 0)
+	if (r == TOOL_NEXT_CALL)
 		r = native_create_set_image(run, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
-	return r;
+	return r == TOOL_NEXT_CALL ? tool_run_set(run, err, "{s:s*}", "group", run->group) : r;
 }
 
 static const char *native_text_or_dash(const char *s)
@@ -57,46 +47,33 @@ int native_sandbox_write_result(struct tool_run *run, struct tool_result *out, s
 
 int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	r = tool_run_map_args(run, err);
-	if (tool_run_arg_bool(run, "all"))
+	if (r != TOOL_NEXT_CALL || tool_run_arg_bool(run, "all"))
 		return r;
-	if (r >= 0)
-		r = tool_run_set_text(run, "state", "live", err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
-	return r;
+	return tool_run_set(run, err, "{s:s, s:s*}", "state", "live", "group", run->group);
 }
 
 int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sb;
 	auto_lines lines = RESULT_LINES_INIT;
 	size_t i;
 
-	json_array_foreach(list, i, sandbox)
+	json_array_foreach(list, i, sb)
 	{
-		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sandbox, "id"),
-				    native_text_or_dash(json_member_str(sandbox, "name")),
-				    json_member_str(sandbox, "state"),
-				    json_member_str(sandbox, "image"));
+		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sb, "id"),
+				    native_text_or_dash(json_member_str(sb, "name")),
+				    json_member_str(sb, "state"), json_member_str(sb, "image"));
 	}
-	result_lines_write(&lines, "There are none yet; the first command creates one.",
-			   json_member_text(run->answer.json, "next_cursor").n, out);
-	return 0;
+	return result_lines_end(&lines, "There are none yet; the first command creates one.",
+				json_member_text(run->answer.json, "next_cursor").n, out);
 }
 
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
-	return 0;
+	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 }
-
-/* Commands */
 
 int native_exec_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
@@ -111,8 +88,7 @@ int native_exec_write_result(struct tool_run *run, struct tool_result *out, stru
 			"[started in background: %.32s; use `output` to read it, `stop` to end it]",
 			id);
 	} else {
-		tool_result_add_stream(j, "stdout", id, out);
-		tool_result_add_stream(j, "stderr", id, out);
+		tool_result_add_streams(j, id, out);
 		tool_result_add_exit(json_object_get(j, "end"), out);
 	}
 	out->owned = json_pack("{s:s, s:s, s:O*}", "id", id, "state", json_member_str(j, "state"),
@@ -126,7 +102,7 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 	const json_t *said = json_object_get(run->args, "timeout");
 	struct shell_tool_request want = { .name = tool_run_arg_text(run, "name"),
 					   .command = tool_run_arg_text(run, "command"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	if (said)
 		want.timeout_ms = (uint64_t)llround(json_number_value(said) * 1000);
@@ -136,11 +112,10 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 /* Whether an id names an exec or a shell. */
 static enum id_noun native_arg_id_noun(const struct tool_run *run, const char *arg)
 {
-	const char *text = tool_run_arg_text(run, arg);
+	const char *s = tool_run_arg_text(run, arg);
 	struct id id;
 
-	return text && id_parse(ID_NONE, slice_of(text), &id) == 0 ? (enum id_noun)id.noun
-								   : ID_NONE;
+	return s && id_parse(ID_NONE, slice_of(s), &id) == 0 ? (enum id_noun)id.noun : ID_NONE;
 }
 
 static int native_refuse_id(const struct tool_run *run, struct cay_err *err)
@@ -164,8 +139,8 @@ int native_output_next_call(struct tool_run *run, struct cay_err *err)
 	run->call.accept = FRAME_MEDIA_TYPE;
 	r = tool_run_map_args(run, err);
 	return r < 0 ? r
-		     : tool_run_set_text(run, noun == ID_EXEC ? "exec" : "shell",
-					 tool_run_arg_text(run, "id"), err);
+		     : tool_run_set(run, err, "{s:s}", noun == ID_EXEC ? "exec" : "shell",
+				    tool_run_arg_text(run, "id"));
 }
 
 /* Decoded frames of one stream. */
@@ -258,20 +233,20 @@ int native_stop_next_call(struct tool_run *run, struct cay_err *err)
 		return native_refuse_id(run, err);
 	tool_run_begin_call(run, id ? OP_EXEC_SIGNAL : OP_PROCESS_SIGNAL);
 	r = tool_run_map_args(run, err);
-	if (r >= 0 && id)
-		r = tool_run_set_text(run, "exec", tool_run_arg_text(run, "id"), err);
-	if (r >= 0 && pid)
-		r = tool_run_set_number(run, "pid", tool_run_arg_number(run, "pid"), err);
-	return r < 0 || id ? r : tool_run_set_json(run, "tree", json_true(), err);
+	if (r < 0)
+		return r;
+	if (id)
+		return tool_run_set(run, err, "{s:s}", "exec", tool_run_arg_text(run, "id"));
+	return tool_run_set(run, err, "{s:I, s:b}", "pid",
+			    (json_int_t)tool_run_arg_number(run, "pid"), "tree", true);
 }
 
 int native_stop_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
 	const char *state = json_member_str(run->answer.json, "state");
 
-	tool_result_printf(out, "sent %s%s%.32s", tool_run_arg_text(run, "signal"),
-			   state[0] ? "; the command is " : "", state);
-	return 0;
+	return tool_result_printf(out, "sent %s%s%.32s", tool_run_arg_text(run, "signal"),
+				  state[0] ? "; the command is " : "", state);
 }
 
 int native_processes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -283,22 +258,18 @@ int native_processes_write_result(struct tool_run *run, struct tool_result *out,
 	result_lines_printf(&lines, "PID USER STATE CPU_MS RSS_KIB COMMAND");
 	json_array_foreach(list, i, p)
 	{
-		int depth =
-			(int)(json_member_number(p, "depth") < 20 ? json_member_number(p, "depth")
-								  : 20);
+		uint64_t depth = json_member_number(p, "depth");
 
 		result_lines_printf(&lines, "%" PRIu64 " %s %s %" PRIu64 " %" PRIu64 " %*s%s",
 				    json_member_number(p, "pid"),
 				    native_text_or_dash(json_member_str(p, "user")),
 				    json_member_str(p, "state"), json_member_number(p, "cpu_ms"),
-				    json_member_number(p, "rss_bytes") / 1024, depth, "",
+				    json_member_number(p, "rss_bytes") / 1024,
+				    (int)(depth < 20 ? depth : 20), "",
 				    json_member_str(p, "command"));
 	}
-	result_lines_write(&lines, "", json_member_number(run->answer.json, "left_out"), out);
-	return 0;
+	return result_lines_end(&lines, "", json_member_number(run->answer.json, "left_out"), out);
 }
-
-/* Files */
 
 int native_read_next_call(struct tool_run *run, struct cay_err *err)
 {
@@ -309,13 +280,9 @@ int native_read_next_call(struct tool_run *run, struct cay_err *err)
 
 int native_write_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_WRITE);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && str_eq(tool_run_arg_text(run, "encoding"), "base64"))
+	if (r == TOOL_NEXT_CALL && str_eq(tool_run_arg_text(run, "encoding"), "base64"))
 		r = tool_run_set_base64_body(run, "content", run->call.body, err);
 	return r;
 }
@@ -324,29 +291,30 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
-			   json_is_true(json_object_get(j, "created")) ? "created" : "wrote",
-			   tool_run_arg_text(run, "path"), json_member_number(j, "size"));
-	return 0;
+	return tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
+				  json_member_true(j, "created") ? "created" : "wrote",
+				  tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 }
 
 int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 {
-	json_t *changes = json_array(), *row;
+	json_t *changes, *row;
 	size_t i;
 	int r;
 
-	if (run->step) {
-		json_decref(changes);
+	if (run->step)
 		return TOOL_FINISHED;
+	changes = json_array();
+	json_array_foreach(json_object_get(run->args, "edits"), i, row)
+	{
+		bool all = json_member_true(row, "all");
+
+		(void)json_array_append_new(changes, json_pack("{s:s, s:O, s:O}", "kind",
+							       all ? "replace_all" : "replace",
+							       "old", json_object_get(row, "old"),
+							       "new", json_object_get(row, "new")));
 	}
-	json_array_foreach(json_object_get(run->args, "edits"), i, row)(void) json_array_append_new(
-		changes,
-		json_pack("{s:s, s:O, s:O}", "kind",
-			  json_is_true(json_object_get(row, "all")) ? "replace_all" : "replace",
-			  "old", json_object_get(row, "old"), "new", json_object_get(row, "new")));
-	tool_run_begin_call(run, OP_FILE_EDIT);
-	r = tool_run_set_json(run, "edits", changes, err);
+	r = tool_run_call(run, OP_FILE_EDIT, err, "{s:o}", "edits", changes);
 	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
 		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_map_args(run, err);
@@ -358,7 +326,7 @@ int native_diff_write_result(struct tool_run *run, struct tool_result *out, stru
 	struct slice diff = json_member_text(j, "diff");
 
 	if (diff.n)
-		tool_result_add_cut_text(out, diff, RESULT_TEXT, "read the file to see the rest");
+		tool_result_add_cut(out, diff, RESULT_TEXT, "read the file to see the rest");
 	else
 		tool_result_printf(out, "[%" PRIu64 " changes; the diff is binary or too long]",
 				   json_member_number(j, "changes"));
@@ -385,8 +353,7 @@ int native_glob_write_result(struct tool_run *run, struct tool_result *out, stru
 			result_lines_printf(&lines, "%s  %" PRIu64, buf_str(&name),
 					    json_member_number(f, "size"));
 	}
-	result_lines_write(&lines, "No files found.", total > json_array_size(list), out);
-	return 0;
+	return result_lines_end(&lines, "No files found.", total > json_array_size(list), out);
 }
 
 int native_grep_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -411,26 +378,20 @@ int native_grep_write_result(struct tool_run *run, struct tool_result *out, stru
 				    json_member_number(h, "line"),
 				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
 	}
-	result_lines_write(&lines, "No matches found.",
-			   json_is_true(json_object_get(j, "truncated")), out);
-	return 0;
+	return result_lines_end(&lines, "No matches found.", json_member_true(j, "truncated"), out);
 }
-
-/* Ports */
 
 int native_ports_next_call(struct tool_run *run, struct cay_err *err)
 {
 	uint64_t port = tool_run_arg_number(run, "port");
 	double wait = json_number_value(json_object_get(run->args, "wait"));
-	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, port ? OP_PORT_WAIT : OP_PORT_LIST);
 	if (!port)
-		return TOOL_NEXT_CALL;
-	r = tool_run_set_number(run, "port", port, err);
-	return r < 0 ? r : tool_run_set_number(run, "wait_ms", (uint64_t)llround(wait * 1000), err);
+		return tool_run_call(run, OP_PORT_LIST, err, "{}");
+	return tool_run_call(run, OP_PORT_WAIT, err, "{s:I, s:I}", "port", (json_int_t)port,
+			     "wait_ms", (json_int_t)llround(wait * 1000));
 }
 
 int native_ports_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -440,7 +401,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 	size_t i;
 
 	if (run->call.op == OP_PORT_WAIT) {
-		bool open = json_is_true(json_object_get(j, "open"));
+		bool open = json_member_true(j, "open");
 
 		tool_result_printf(
 			out, open ? "port %" PRIu64 " is open" : "nothing listens on port %" PRIu64,
@@ -456,8 +417,7 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 				    json_member_str(p, "exec")[0] ? ", of " : "",
 				    json_member_str(p, "exec"));
 	}
-	result_lines_write(&lines, "No port is open.", false, out);
-	return 0;
+	return result_lines_end(&lines, "No port is open.", false, out);
 }
 
 int native_preview_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * profile-opensandbox - opensandbox-mcp's names and shapes over our operations
- */
+/* profile-opensandbox - opensandbox-mcp's names and shapes over our operations */
 #include <stdio.h>
 
 #include "mcp/profiles/profile-parts.h"
-
-#define ROWS "@rows" /* results so far, kept with the arguments: no argument has that name */
-
-/* Sandboxes */
 
 /* Unsupported arguments are refused, not ignored. */
 static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
@@ -43,19 +37,11 @@ static int osb_create_set_resource(struct tool_run *run, struct cay_err *err)
 			return cay_fail_field(err, CAY_E_INVALID, "resource",
 					      "unknown resource '%.64s'; expected: cpu, memory",
 					      key);
-		r = tool_run_set_json(run, known[i].member, json_incref(v), err);
+		r = tool_run_set(run, err, "{s:O}", known[i].member, v);
 		if (r < 0)
 			return r;
 	}
 	return 0;
-}
-
-static int osb_copy_arg(struct tool_run *run, const char *arg, const char *member,
-			struct cay_err *err)
-{
-	json_t *v = json_object_get(run->args, arg);
-
-	return v ? tool_run_set_json(run, member, json_incref(v), err) : 0;
 }
 
 int osb_create_next_call(struct tool_run *run, struct cay_err *err)
@@ -64,21 +50,17 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 
 	if (r < 0 || run->step)
 		return r < 0 ? r : TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = osb_copy_arg(run, "image", "image", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "env", "env", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "metadata", "labels", err);
-	if (r >= 0)
-		r = osb_copy_arg(run, "entrypoint", "entrypoint", err);
+	r = tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:O*, s:O*, s:O*, s:O*}", "image",
+			  json_object_get(run->args, "image"), "env",
+			  json_object_get(run->args, "env"), "labels",
+			  json_object_get(run->args, "metadata"), "entrypoint",
+			  json_object_get(run->args, "entrypoint"));
 	if (r >= 0)
 		r = osb_create_set_resource(run, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
 	return r < 0 ? r
-		     : tool_run_set_number(run, "ttl_ms",
-					   1000 * tool_run_arg_number(run, "timeout_seconds"), err);
+		     : tool_run_set(
+			       run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms",
+			       (json_int_t)(1000 * tool_run_arg_number(run, "timeout_seconds")));
 }
 
 /* Our states under their names. */
@@ -110,15 +92,13 @@ int osb_create_write_result(struct tool_run *run, struct tool_result *out, struc
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_set_json(out, json_pack("{s:s, s:o}", "sandbox_id", json_member_str(j, "id"),
-					    "info", osb_sandbox_describe(j)));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:o}", "sandbox_id", json_member_str(j, "id"), "info",
+				osb_sandbox_describe(j));
 }
 
 int osb_info_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_set_json(out, osb_sandbox_describe(run->answer.json));
-	return 0;
+	return tool_result_set_json(out, osb_sandbox_describe(run->answer.json));
 }
 
 static uint64_t osb_filter_number(const struct tool_run *run, const char *name, uint64_t without)
@@ -139,8 +119,7 @@ int osb_list_next_call(struct tool_run *run, struct cay_err *err)
 	if (most > 1000)
 		return cay_fail_field(err, CAY_E_INVALID, "filter",
 				      "page times page_size must not be more than 1000");
-	tool_run_begin_call(run, OP_SANDBOX_LIST);
-	return tool_run_set_number(run, "limit", most, err);
+	return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:I}", "limit", (json_int_t)most);
 }
 
 static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox)
@@ -151,8 +130,10 @@ static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox
 	const char *key;
 	size_t i;
 
-	json_array_foreach(states, i, want) state |=
-		str_eq(json_string_value(want), osb_sandbox_state_name(sandbox));
+	json_array_foreach(states, i, want)
+	{
+		state |= str_eq(json_string_value(want), osb_sandbox_state_name(sandbox));
+	}
 	json_object_foreach ((json_t *)json_object_get(filter, "metadata"), key, want)
 		if (!str_eq(json_member_str(json_object_get(sandbox, "labels"), key),
 			    json_string_value(want)))
@@ -168,39 +149,34 @@ int osb_list_write_result(struct tool_run *run, struct tool_result *out, struct 
 	json_t *infos = json_array();
 	size_t i;
 
-	json_array_foreach(list, i, sandbox) if (i >= (page - 1) * size &&
-						 osb_filter_matches(run, sandbox))(void)
-		json_array_append_new(infos, osb_sandbox_describe(sandbox));
-	tool_result_set_json(out,
-			     json_pack("{s:o, s:{s:I, s:I, s:b}}", "sandbox_infos", infos,
-				       "pagination", "page", (json_int_t)page, "page_size",
-				       (json_int_t)size, "has_next_page",
-				       json_member_text(run->answer.json, "next_cursor").n > 0));
-	return 0;
+	json_array_foreach(list, i, sandbox)
+	{
+		if (i >= (page - 1) * size && osb_filter_matches(run, sandbox))
+			(void)json_array_append_new(infos, osb_sandbox_describe(sandbox));
+	}
+	return tool_result_pack(out, "{s:o, s:{s:I, s:I, s:b}}", "sandbox_infos", infos,
+				"pagination", "page", (json_int_t)page, "page_size",
+				(json_int_t)size, "has_next_page",
+				json_member_text(run->answer.json, "next_cursor").n > 0);
 }
 
 int osb_renew_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_set_json(out, json_pack("{s:s}", "expires_at",
-					    json_member_str(run->answer.json, "expires_at")));
-	return 0;
+	return tool_result_pack(out, "{s:s}", "expires_at",
+				json_member_str(run->answer.json, "expires_at"));
 }
 
-int osb_health_next_call(struct tool_run *run, struct cay_err *)
+int osb_health_next_call(struct tool_run *run, struct cay_err *err)
 {
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_HEALTH);
 	run->accepts_failure = true;
-	return TOOL_NEXT_CALL;
+	return tool_run_default_call(run, err);
 }
 
 int osb_health_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_set_json(out, json_pack("{s:s, s:b}", "sandbox_id",
-					    tool_run_arg_text(run, "sandbox_id"), "healthy",
-					    run->answer.status == 200));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:b}", "sandbox_id",
+				tool_run_arg_text(run, "sandbox_id"), "healthy",
+				run->answer.status == 200);
 }
 
 /* The host of a port, and the header to send with each request. */
@@ -209,31 +185,15 @@ int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, str
 	const json_t *j = run->answer.json;
 	const char *origin = json_member_str(j, "origin"), *host = strstr(origin, "://");
 
-	tool_result_set_json(out, json_pack("{s:s, s:{s:s}}", "endpoint", host ? host + 3 : origin,
-					    "headers", "Cay-Preview", json_member_str(j, "token")));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:{s:s}}", "endpoint", host ? host + 3 : origin,
+				"headers", "Cay-Preview", json_member_str(j, "token"));
 }
-
-/* {"status": "..."}, the reply of most tools. */
-static int osb_write_status(struct tool_result *out, const char *status)
-{
-	tool_result_set_json(out, json_pack("{s:s}", "status", status));
-	return 0;
-}
-
-int osb_kill_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
-{
-	return osb_write_status(out, "killed");
-}
-
-/* Commands */
 
 static json_t *osb_stream_log(const json_t *j, const char *stream)
 {
-	struct slice text = json_member_text(j, stream);
-
-	return text.n ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
-		      : json_array();
+	return json_member_text(j, stream).n
+		       ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
+		       : json_array();
 }
 
 int osb_execution_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -243,20 +203,11 @@ int osb_execution_write_result(struct tool_run *run, struct tool_result *out, st
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_set_json(out, json_pack("{s:s, s:O?, s:{s:o, s:o}, s:s*}", "id",
-					    json_member_str(j, "id"), "exit_code", code, "logs",
-					    "stdout", osb_stream_log(j, "stdout"), "stderr",
-					    osb_stream_log(j, "stderr"), "error",
-					    end && !code ? json_member_str(end, "reason") : NULL));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:O?, s:{s:o, s:o}, s:s*}", "id",
+				json_member_str(j, "id"), "exit_code", code, "logs", "stdout",
+				osb_stream_log(j, "stdout"), "stderr", osb_stream_log(j, "stderr"),
+				"error", end && !code ? json_member_str(end, "reason") : NULL);
 }
-
-int osb_interrupt_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
-{
-	return osb_write_status(out, "interrupted");
-}
-
-/* Files */
 
 static int osb_check_encoding(const struct tool_run *run, struct cay_err *err)
 {
@@ -286,8 +237,6 @@ int osb_read_next_call(struct tool_run *run, struct cay_err *err)
 int osb_read_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	struct slice body = run->answer.body;
-	auto_buf text = BUF_INIT(RESULT_TEXT);
-	json_t *content;
 
 	if (tool_result_add_image(out, body))
 		return 0;
@@ -300,10 +249,8 @@ int osb_read_write_result(struct tool_run *run, struct tool_result *out, struct 
 				      "the file has %zu bytes: read parts of at most %zu, as in "
 				      "bytes=0-%zu",
 				      body.n, RESULT_TEXT, RESULT_TEXT - 1);
-	content = json_stringn(body.p, body.n);
-	tool_result_set_json(out, json_pack("{s:s, s:o}", "path", tool_run_arg_text(run, "path"),
-					    "content", content));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:o}", "path", tool_run_arg_text(run, "path"),
+				"content", json_stringn(body.p, body.n));
 }
 
 /* The decimal number 755 stands for octal 0755. */
@@ -329,42 +276,16 @@ static int osb_set_owner_and_mode(json_t *to, const json_t *from, const char *mo
 
 int osb_write_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *content = json_object_get(run->args, "content");
 	int r = osb_check_encoding(run, err);
 
 	if (r < 0 || run->step)
 		return r < 0 ? r : TOOL_FINISHED;
 	tool_run_begin_call(run, OP_FILE_WRITE);
-	run->call.body = (struct slice){ json_string_value(content), json_string_length(content) };
+	run->call.body = json_member_text(run->args, "content");
 	if (osb_set_owner_and_mode(run->call.members, run->args, "0755") < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "mode", "must be as in 755");
-	r = tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
-}
-
-int osb_write_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
-{
-	return osb_write_status(out, "written");
-}
-
-/* A batch with a step for each entry of an argument. */
-static int osb_batch_next_call(struct tool_run *run, const char *arg,
-			       json_t *(*step)(const json_t *entry), struct cay_err *err)
-{
-	const json_t *entries = json_object_get(run->args, arg), *entry;
-	json_t *steps;
-	size_t i;
-
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_BATCH);
-	steps = json_array();
-	json_array_foreach(entries, i, entry) if (json_array_append_new(steps, step(entry)) < 0)
-	{
-		json_decref(steps);
-		return cay_no_memory(err);
-	}
-	return tool_run_set_json(run, "steps", steps, err);
+	return tool_run_set(run, err, "{s:s, s:b}", "path", tool_run_arg_text(run, "path"),
+			    "parents", true);
 }
 
 static json_t *osb_batch_step_delete(const json_t *path)
@@ -396,34 +317,59 @@ static json_t *osb_batch_step_move(const json_t *entry)
 			 json_object_get(entry, "destination"), "parents", true);
 }
 
-int osb_delete_next_call(struct tool_run *run, struct cay_err *err)
+/* Tools whose reply is a status; with an argument, a batch that has a step for each entry. */
+static const struct osb_status_tool {
+	const char *name, *status, *arg;
+	json_t *(*step)(const json_t *entry);
+} osb_status_tools[] = {
+	{ "sandbox_kill", "killed", NULL, NULL },
+	{ "command_interrupt", "interrupted", NULL, NULL },
+	{ "file_write", "written", NULL, NULL },
+	{ "file_delete", "deleted", "paths", osb_batch_step_delete },
+	{ "file_delete_directories", "deleted", "paths", osb_batch_step_rmdir },
+	{ "file_create_directories", "created", "entries", osb_batch_step_mkdir },
+	{ "file_move", "moved", "entries", osb_batch_step_move },
+};
+
+static const struct osb_status_tool *osb_status_tool_find(const struct tool_run *run)
 {
-	return osb_batch_next_call(run, "paths", osb_batch_step_delete, err);
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(osb_status_tools) &&
+	       !str_eq(osb_status_tools[i].name, run->tool->name))
+		i++;
+	return &osb_status_tools[i];
 }
 
-int osb_rmdirs_next_call(struct tool_run *run, struct cay_err *err)
+int osb_batch_next_call(struct tool_run *run, struct cay_err *err)
 {
-	return osb_batch_next_call(run, "paths", osb_batch_step_rmdir, err);
+	const struct osb_status_tool *t = osb_status_tool_find(run);
+	const json_t *entry;
+	json_t *steps;
+	size_t i;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	steps = json_array();
+	json_array_foreach(json_object_get(run->args, t->arg), i, entry)
+	{
+		if (json_array_append_new(steps, t->step(entry)) < 0) {
+			json_decref(steps);
+			return cay_no_memory(err);
+		}
+	}
+	return tool_run_call(run, OP_FILE_BATCH, err, "{s:o}", "steps", steps);
 }
 
-int osb_mkdirs_next_call(struct tool_run *run, struct cay_err *err)
+int osb_status_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	return osb_batch_next_call(run, "entries", osb_batch_step_mkdir, err);
-}
-
-int osb_move_next_call(struct tool_run *run, struct cay_err *err)
-{
-	return osb_batch_next_call(run, "entries", osb_batch_step_move, err);
-}
-
-static int osb_batch_write_result(struct tool_run *run, struct tool_result *out, const char *status)
-{
-	const json_t *j = run->answer.json, *row;
+	const struct osb_status_tool *t = osb_status_tool_find(run);
+	const json_t *j = t->arg ? run->answer.json : NULL, *row;
 	size_t i;
 
 	json_array_foreach(json_object_get(j, "results"), i, row)
 	{
-		if (json_is_true(json_object_get(row, "done")))
+		if (json_member_true(row, "done"))
 			continue;
 		out->error = true;
 		tool_result_printf(out, "%s: %s: %s", json_member_str(row, "path"),
@@ -432,22 +378,7 @@ static int osb_batch_write_result(struct tool_run *run, struct tool_result *out,
 	if (json_member_number(j, "left"))
 		tool_result_printf(out, "[%llu after it were not tried]",
 				   (unsigned long long)json_member_number(j, "left"));
-	return out->error ? 0 : osb_write_status(out, status);
-}
-
-int osb_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
-{
-	return osb_batch_write_result(run, out, "deleted");
-}
-
-int osb_mkdirs_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
-{
-	return osb_batch_write_result(run, out, "created");
-}
-
-int osb_move_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
-{
-	return osb_batch_write_result(run, out, "moved");
+	return out->error ? 0 : tool_result_pack(out, "{s:s}", "status", t->status);
 }
 
 /* A pattern without a directory matches in all of them. */
@@ -455,15 +386,13 @@ int osb_search_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *pattern = tool_run_arg_text(run, "pattern");
 	auto_buf b = BUF_INIT(KIB(2));
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_GLOB);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
-		r = cay_no_memory(err);
-	return r < 0 ? r : tool_run_set_text(run, "pattern", buf_str(&b), err);
+	if (r != TOOL_NEXT_CALL)
+		return r;
+	if (buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
+		return cay_no_memory(err);
+	return tool_run_set(run, err, "{s:s}", "pattern", buf_str(&b));
 }
 
 int osb_search_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -485,26 +414,10 @@ int osb_search_write_result(struct tool_run *run, struct tool_result *out, struc
 					 (json_int_t)json_member_number(f, "size"), "modified_at",
 					 json_member_str(f, "mtime")));
 	}
-	tool_result_set_json(out, json_pack("{s:o}", "result", found));
-	return 0;
+	return tool_result_pack(out, "{s:o}", "result", found);
 }
 
 /* One edit after the other; text that is not found counts as 0. */
-static int osb_replace_add_row(struct tool_run *run, const json_t *entry, struct cay_err *err)
-{
-	json_t *rows = json_object_get(run->args, ROWS);
-
-	if (!rows && json_object_set_new(run->args, ROWS, rows = json_array()) < 0)
-		return cay_no_memory(err);
-	if (json_array_append_new(
-		    rows, json_pack("{s:s, s:I, s:s*}", "path", json_member_str(entry, "path"),
-				    "replaced_count",
-				    (json_int_t)json_member_number(run->answer.json, "changes"),
-				    "error", tool_run_failure_text(run))) < 0)
-		return cay_no_memory(err);
-	return 0;
-}
-
 int osb_replace_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const json_t *entries = json_object_get(run->args, "entries");
@@ -512,7 +425,14 @@ int osb_replace_next_call(struct tool_run *run, struct cay_err *err)
 	int r = 0;
 
 	if (run->step)
-		r = osb_replace_add_row(run, json_array_get(entries, run->step - 1), err);
+		r = tool_run_add_row(
+			run,
+			json_pack("{s:s, s:I, s:s*}", "path",
+				  json_member_str(json_array_get(entries, run->step - 1), "path"),
+				  "replaced_count",
+				  (json_int_t)json_member_number(run->answer.json, "changes"),
+				  "error", tool_run_failure_text(run)),
+			err);
 	if (r < 0 || !entry)
 		return r < 0 ? r : TOOL_FINISHED;
 	run->accepts_failure = true;
@@ -523,13 +443,5 @@ int osb_replace_next_call(struct tool_run *run, struct cay_err *err)
 
 int osb_replace_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	json_t *rows = json_object_get(run->args, ROWS), *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		out->error |= json_object_get(row, "error") != NULL;
-	}
-	tool_result_set_json(out, json_pack("{s:O}", "result", rows));
-	return 0;
+	return tool_run_write_rows(run, "result", out);
 }

@@ -6,12 +6,15 @@
 
 #include "text/base64.h"
 
-struct slice json_member_text(const json_t *o, const char *name)
+static struct slice json_text_or_empty(const json_t *v)
 {
-	const json_t *v = json_object_get(o, name);
-
 	return json_is_string(v) ? (struct slice){ json_string_value(v), json_string_length(v) }
 				 : (struct slice){ "", 0 };
+}
+
+struct slice json_member_text(const json_t *o, const char *name)
+{
+	return json_text_or_empty(json_object_get(o, name));
 }
 
 const char *json_member_str(const json_t *o, const char *name)
@@ -24,6 +27,11 @@ uint64_t json_member_number(const json_t *o, const char *name)
 	json_int_t n = json_integer_value(json_object_get(o, name));
 
 	return n > 0 ? (uint64_t)n : 0;
+}
+
+bool json_member_true(const json_t *o, const char *name)
+{
+	return json_is_true(json_object_get(o, name));
 }
 
 int json_member_filename(const json_t *o, const char *member, struct buf *out)
@@ -62,10 +70,14 @@ static const json_t *json_stream_member(const json_t *o, const char *stream, con
 	return n > 0 && (size_t)n < sizeof(name) ? json_object_get(o, name) : NULL;
 }
 
-static struct slice json_text_or_empty(const json_t *v)
+static uint64_t json_stream_number(const json_t *o, const char *stream, const char *what)
 {
-	return (struct slice){ json_is_string(v) ? json_string_value(v) : "",
-			       json_string_length(v) };
+	return (uint64_t)json_integer_value(json_stream_member(o, stream, what));
+}
+
+static struct slice json_stream_text(const json_t *o, const char *stream, const char *what)
+{
+	return json_text_or_empty(json_stream_member(o, stream, what));
 }
 
 /* How to read the omitted part, or "". */
@@ -92,18 +104,17 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 			       how[0] ? "; " : "", how);
 	if (r >= 0)
 		r = buf_append(&b, tail.p, tail.n);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
-	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
+	tool_result_note_failure(out, r);
+	tool_result_add_cut(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 }
 
 /* The reply has all of the output, or its end; the part before can be read. */
 static void tool_result_add_stream_end(const json_t *answer, struct slice text, const char *stream,
 				       const char *id, struct tool_result *out)
 {
-	uint64_t from = (uint64_t)json_integer_value(json_stream_member(answer, stream, "_offset"));
-	uint64_t cut =
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes"));
+	uint64_t from = json_stream_number(answer, stream, "_offset");
+	uint64_t cut = json_stream_number(answer, stream, "_cut_bytes");
+	size_t shown = text.n < RESULT_TEXT / 4 ? text.n : RESULT_TEXT / 4;
 	char how[160];
 
 	/* the offset of a shell counts all its runs */
@@ -114,47 +125,45 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 		tool_result_printf(out, "[%" PRIu64 " bytes of %s came before this%s%s]", cut,
 				   stream, how[0] ? "; " : "", how);
 	stream_format_read_on_hint(how, sizeof(how), id, stream,
-				   from + utf8_whole_prefix_len(text.p, text.n < RESULT_TEXT / 4
-										? text.n
-										: RESULT_TEXT / 4));
-	tool_result_add_cut_text(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
+				   from + utf8_whole_prefix_len(text.p, shown));
+	tool_result_add_cut(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
 }
 
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out)
 {
-	struct slice text = json_text_or_empty(json_object_get(answer, stream));
-	struct slice tail = json_text_or_empty(json_stream_member(answer, stream, "_tail"));
+	struct slice text = json_member_text(answer, stream);
+	struct slice tail = json_stream_text(answer, stream, "_tail");
+	struct slice base64 = json_stream_text(answer, stream, "_b64");
 	char how[160];
 
-	if (json_text_or_empty(json_stream_member(answer, stream, "_b64")).n) {
-		tool_result_printf(
-			out, "[%s is no text: %zu characters of base64 left out]", stream,
-			json_text_or_empty(json_stream_member(answer, stream, "_b64")).n);
-		return;
+	if (base64.n) {
+		tool_result_printf(out, "[%s is no text: %zu characters of base64 left out]",
+				   stream, base64.n);
+	} else if (tail.n) {
+		stream_format_read_on_hint(how, sizeof(how), id, stream,
+					   json_stream_number(answer, stream, "_cut_offset"));
+		tool_result_add_halves(text, tail, json_stream_number(answer, stream, "_cut_bytes"),
+				       how, out);
+	} else if (text.n) {
+		tool_result_add_stream_end(answer, text, stream, id, out);
 	}
-	if (!tail.n) {
-		if (text.n)
-			tool_result_add_stream_end(answer, text, stream, id, out);
-		return;
-	}
-	stream_format_read_on_hint(
-		how, sizeof(how), id, stream,
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_offset")));
-	tool_result_add_halves(
-		text, tail,
-		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes")), how,
-		out);
+}
+
+void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out)
+{
+	tool_result_add_stream(answer, "stdout", id, out);
+	tool_result_add_stream(answer, "stderr", id, out);
 }
 
 json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 {
-	struct slice text = json_text_or_empty(json_object_get(answer, stream));
+	struct slice text = json_member_text(answer, stream);
 	auto_buf b = BUF_INIT(RESULT_TEXT / 2 + KIB(1));
 	size_t half = RESULT_TEXT / 4, tail;
 
 	if (!text.n)
-		text = json_text_or_empty(json_stream_member(answer, stream, "_b64"));
+		text = json_stream_text(answer, stream, "_b64");
 	if (text.n <= 2 * half)
 		return json_stringn(text.p, text.n);
 	tail = text.n - half;
@@ -168,36 +177,64 @@ json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 	return json_stringn(b.data, b.len);
 }
 
-void tool_result_set_json(struct tool_result *out, json_t *stolen)
+int tool_result_set_json(struct tool_result *out, json_t *stolen)
 {
 	auto_buf text = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&text);
-	int r = stolen ? 0 : -ENOMEM;
 
 	if (stolen)
 		json_write(stolen, NULL, &w);
-	if (stolen)
-		r = jw_finish(&w);
-	if (r < 0 && !out->w->err)
-		out->w->err = r;
+	tool_result_note_failure(out, stolen ? jw_finish(&w) : -ENOMEM);
 	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
 	json_decref(out->owned);
 	out->owned = stolen;
 	out->data = stolen;
+	return 0;
+}
+
+int tool_result_pack(struct tool_result *out, const char *fmt, ...)
+{
+	json_t *packed;
+	va_list ap;
+
+	va_start(ap, fmt);
+	packed = json_vpack_ex(NULL, 0, fmt, ap);
+	va_end(ap);
+	return tool_result_set_json(out, packed);
+}
+
+int tool_run_add_row(struct tool_run *run, json_t *stolen, struct cay_err *err)
+{
+	json_t *rows = json_object_get(run->args, TOOL_ROWS);
+
+	if (!rows && json_object_set_new(run->args, TOOL_ROWS, rows = json_array()) < 0)
+		return cay_no_memory(err);
+	return json_array_append_new(rows, stolen) < 0 ? cay_no_memory(err) : 0;
+}
+
+int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_result *out)
+{
+	json_t *rows = json_object_get(run->args, TOOL_ROWS), *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		out->error |= json_object_get(row, "error") != NULL;
+	}
+	return tool_result_pack(out, "{s:O}", member, rows);
 }
 
 void tool_result_add_exit(const json_t *end, struct tool_result *out)
 {
 	const json_t *code = json_object_get(end, "exit_code");
-	const char *signal = json_member_str(end, "signal"),
-		   *detail = json_member_str(end, "detail");
+	const char *signal = json_member_str(end, "signal"), *why = json_member_str(end, "detail");
 
 	if (json_is_integer(code))
 		tool_result_printf(out, "[exit %lld]", (long long)json_integer_value(code));
 	else
 		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]",
 				   json_member_str(end, "reason"), signal[0] ? " " : "", signal,
-				   detail[0] ? ", " : "", detail);
+				   why[0] ? ", " : "", why);
 	out->error = !json_is_integer(code) || json_integer_value(code) != 0;
 }
 
@@ -218,17 +255,17 @@ void result_lines_printf(struct result_lines *l, const char *fmt, ...)
 	}
 }
 
-void result_lines_write(struct result_lines *l, const char *empty, bool more,
-			struct tool_result *out)
+int result_lines_end(struct result_lines *l, const char *none, bool more, struct tool_result *out)
 {
 	if (!l->text.len && !l->left_out)
-		tool_result_add_text(out, slice_of(empty));
+		tool_result_add_text(out, slice_of(none));
 	else
 		tool_result_add_text(out, (struct slice){ buf_str(&l->text), l->text.len });
 	if (l->left_out)
 		tool_result_printf(out, "[%zu more omitted: narrow the request]", l->left_out);
 	else if (more)
 		tool_result_add_text(out, SLICE("[there are more: narrow the request]"));
+	return 0;
 }
 
 void result_lines_fini(struct result_lines *l)
@@ -236,40 +273,21 @@ void result_lines_fini(struct result_lines *l)
 	buf_fini(&l->text);
 }
 
-/* Commands */
-
-uint64_t tool_run_default_timeout_ms(const struct tool_run *run)
-{
-	return run->settings->mcp_timeout_ms;
-}
-
 int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_EXEC_RUN);
-	r = tool_run_map_args(run, err);
-	if (r >= 0 && !json_is_true(json_object_get(run->call.members, "detach")) &&
+	if (r == TOOL_NEXT_CALL && !json_member_true(run->call.members, "detach") &&
 	    !json_object_get(run->call.members, "timeout_ms"))
-		r = tool_run_set_number(run, "timeout_ms", tool_run_default_timeout_ms(run), err);
+		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
+				 (json_int_t)run->settings->mcp_timeout_ms);
 	return r;
 }
-
-/* Shells */
 
 struct shell_tool_state {
 	char id[ID_TEXT_LEN + 1];
 	bool deleted, runs;
 };
-
-const char *shell_tool_id(const struct tool_run *run)
-{
-	const struct shell_tool_state *own = run->tool_state;
-
-	return own ? own->id : "";
-}
 
 static bool shell_tool_set_id(struct shell_tool_state *own, const json_t *shell)
 {
@@ -289,38 +307,27 @@ static bool shell_tool_find(const json_t *list, const char *name, struct shell_t
 	const json_t *shells = json_object_get(list, "shells"), *shell;
 	size_t i;
 
-	json_array_foreach(shells, i,
-			   shell) if (str_eq(json_member_str(shell, "name"), name) &&
-				      !str_eq(json_member_str(shell, "state"), "ended") &&
-				      shell_tool_set_id(own, shell)) return true;
+	json_array_foreach(shells, i, shell)
+	{
+		if (str_eq(json_member_str(shell, "name"), name) &&
+		    !str_eq(json_member_str(shell, "state"), "ended") &&
+		    shell_tool_set_id(own, shell))
+			return true;
+	}
 	return false;
-}
-
-static int shell_tool_create(struct tool_run *run, const struct shell_tool_request *want,
-			     struct cay_err *err)
-{
-	tool_run_begin_call(run, OP_SHELL_CREATE);
-	return tool_run_set_text(run, "name", want->name, err);
 }
 
 static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_request *want,
 				  struct cay_err *err)
 {
 	struct shell_tool_state *own = run->tool_state;
-	int r;
 
 	if (!want->command || own->runs)
 		return TOOL_FINISHED;
 	own->runs = true;
-	tool_run_begin_call(run, OP_SHELL_RUN);
-	r = tool_run_set_text(run, "shell", own->id, err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "command", want->command, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "timeout_ms", want->timeout_ms, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "max_output", RESULT_TEXT / 2, err);
-	return r < 0 ? r : tool_run_set_text(run, "keep", "both", err);
+	return tool_run_call(run, OP_SHELL_RUN, err, "{s:s, s:s, s:I, s:i, s:s}", "shell", own->id,
+			     "command", want->command, "timeout_ms", (json_int_t)want->timeout_ms,
+			     "max_output", (int)RESULT_TEXT / 2, "keep", "both");
 }
 
 int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
@@ -332,8 +339,7 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 		if (!run->tool_state)
 			return cay_no_memory(err);
-		tool_run_begin_call(run, OP_SHELL_LIST);
-		return TOOL_NEXT_CALL;
+		return tool_run_call(run, OP_SHELL_LIST, err, "{}");
 	}
 	if (run->step == 1) {
 		bool found = shell_tool_find(run->answer.json, want->name, own);
@@ -341,14 +347,14 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		if (found && !want->restart)
 			return shell_tool_run_command(run, want, err);
 		if (!found)
-			return shell_tool_create(run, want, err);
-		tool_run_begin_call(run, OP_SHELL_DELETE);
+			return tool_run_call(run, OP_SHELL_CREATE, err, "{s:s}", "name",
+					     want->name);
 		own->deleted = true;
-		return tool_run_set_text(run, "shell", own->id, err);
+		return tool_run_call(run, OP_SHELL_DELETE, err, "{s:s}", "shell", own->id);
 	}
 	if (own->deleted) {
 		own->deleted = false;
-		return shell_tool_create(run, want, err);
+		return tool_run_call(run, OP_SHELL_CREATE, err, "{s:s}", "name", want->name);
 	}
 	if (!own->runs && !shell_tool_set_id(own, run->answer.json))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no valid shell id");
@@ -358,19 +364,17 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	const json_t *j = run->answer.json;
-	const char *id = shell_tool_id(run), *cwd = json_member_str(j, "cwd");
+	const struct shell_tool_state *own = run->tool_state;
+	const char *id = own ? own->id : "", *cwd = json_member_str(j, "cwd");
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_add_stream(j, "stdout", id, out);
-	tool_result_add_stream(j, "stderr", id, out);
+	tool_result_add_streams(j, id, out);
 	if (cwd[0])
 		tool_result_printf(out, "[in %.1024s]", cwd);
 	tool_result_add_exit(json_object_get(j, "end"), out);
 	return 0;
 }
-
-/* Files */
 
 int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice base64,
 			     struct cay_err *err)
@@ -393,17 +397,13 @@ int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice
 static int file_view_begin_call(struct tool_run *run, const char *path, uint64_t first,
 				uint64_t limit, bool numbers, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_call(run, OP_FILE_VIEW, err, "{s:s, s:I, s:I}", "path", path, "first",
+			      (json_int_t)(first ? first : 1), "limit",
+			      (json_int_t)(limit ? limit : 2000));
 
-	tool_run_begin_call(run, OP_FILE_VIEW);
-	r = tool_run_set_text(run, "path", path, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "first", first ? first : 1, err);
-	if (r >= 0)
-		r = tool_run_set_number(run, "limit", limit ? limit : 2000, err);
 	if (r >= 0 && !numbers)
-		r = tool_run_set_number(run, "width", WIDTH_MAX, err);
-	return r < 0 ? r : tool_run_set_json(run, "numbers", json_boolean(numbers), err);
+		r = tool_run_set(run, err, "{s:i}", "width", WIDTH_MAX);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "numbers", numbers);
 }
 
 int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
@@ -413,10 +413,11 @@ int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, 
 
 	if (!run->step)
 		return file_view_begin_call(run, path, first, limit, true, err);
-	if (run->step == 1 && json_is_true(json_object_get(j, "binary"))) {
-		tool_run_begin_call(run, OP_FILE_READ);
+	if (run->step == 1 && json_member_true(j, "binary")) {
+		int r = tool_run_call(run, OP_FILE_READ, err, "{s:s}", "path", path);
+
 		run->call.range = "bytes=0-4194303";
-		return tool_run_set_text(run, "path", path, err);
+		return r;
 	}
 	/* line numbers would be mixed with the bytes */
 	if (run->step == 1 && json_member_text(j, "text_b64").n)
@@ -455,7 +456,7 @@ static void file_view_write_lines(const json_t *j, struct tool_result *out)
 	tool_result_add_text(out, (struct slice){ text.p, n });
 	if (!first)
 		first = 1;
-	if (n < text.n || json_is_true(json_object_get(j, "more")))
+	if (n < text.n || json_member_true(j, "more"))
 		tool_result_printf(out,
 				   "[lines %" PRIu64 " to %" PRIu64 " of %" PRIu64
 				   "; read on from line %" PRIu64 "]",
@@ -490,9 +491,8 @@ static void file_view_write_base64_lines(const json_t *j, struct tool_result *ou
 	uint64_t first = json_member_number(j, "first"), lines = json_member_number(j, "lines");
 	bool cut = text.n > RESULT_TEXT || json_member_number(j, "cut");
 
-	if (text.n > RESULT_TEXT)
-		text.n = utf8_whole_prefix_len(text.p,
-					       RESULT_TEXT); /* a sandbox may send anything */
+	if (text.n > RESULT_TEXT) /* not only base64: a sandbox may send anything */
+		text.n = utf8_whole_prefix_len(text.p, RESULT_TEXT);
 	tool_result_add_text(out, text);
 	tool_result_printf(out,
 			   "[base64, because not UTF-8: lines %" PRIu64 " to %" PRIu64
@@ -521,11 +521,7 @@ int file_view_write_result(struct tool_run *run, struct tool_result *out, struct
 int file_edit_begin_call(struct tool_run *run, const char *path, const char *kind, const char *old,
 			 const char *text, uint64_t line, struct cay_err *err)
 {
-	json_t *edits = json_pack("[{s:s, s:s*, s:s, s:I}]", "kind", kind, "old", old, "new", text,
-				  "line", (json_int_t)line);
-	int r;
-
-	tool_run_begin_call(run, OP_FILE_EDIT);
-	r = tool_run_set_json(run, "edits", edits, err);
-	return r < 0 ? r : tool_run_set_text(run, "path", path, err);
+	return tool_run_call(run, OP_FILE_EDIT, err, "{s:[{s:s, s:s*, s:s, s:I}], s:s}", "edits",
+			     "kind", kind, "old", old, "new", text, "line", (json_int_t)line,
+			     "path", path);
 }

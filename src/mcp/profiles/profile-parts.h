@@ -16,6 +16,7 @@ struct slice json_member_text(const json_t *o, const char *name);
 /* The same as a C string. */
 const char *json_member_str(const json_t *o, const char *name);
 uint64_t json_member_number(const json_t *o, const char *name);
+bool json_member_true(const json_t *o, const char *name);
 /* A file name: member, or "base64:..." for one that is not UTF-8. */
 [[nodiscard]] int json_member_filename(const json_t *o, const char *member, struct buf *out);
 /* The error of a reply received with accepts_failure, or NULL.  Its status decides, not its
@@ -26,13 +27,22 @@ const char *tool_run_failure_text(struct tool_run *run);
  * "". */
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out);
+void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out);
 /* "[exit 1]".  Anything but 0 is an error. */
 void tool_result_add_exit(const json_t *end, struct tool_result *out);
 
 /* The same output as a value. */
 json_t *json_stream_text_cut(const json_t *answer, const char *stream);
-/* Set an object as text and as data; takes it. */
-void tool_result_set_json(struct tool_result *out, json_t *stolen);
+/* Set an object as text and as data, for write_result to return: 0. */
+int tool_result_set_json(struct tool_result *out, json_t *stolen);
+/* The same, packed as by json_pack(). */
+int tool_result_pack(struct tool_result *out, const char *fmt, ...);
+/* Results so far, kept with the arguments: no argument has that name. */
+#define TOOL_ROWS "@rows"
+/* Results of a tool with a call for each entry of a list; one with an "error" makes the tool's
+ * result an error. */
+[[nodiscard]] int tool_run_add_row(struct tool_run *run, json_t *stolen, struct cay_err *err);
+int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_result *out);
 
 /* Lines for a model, at most RESULT_TEXT bytes; lines that do not fit are counted. */
 struct result_lines {
@@ -43,14 +53,11 @@ struct result_lines {
 #define auto_lines CAY_CLEANUP(result_lines_fini) struct result_lines
 __attribute__((format(printf, 2, 3))) void result_lines_printf(struct result_lines *l,
 							       const char *fmt, ...);
-/* empty: the text for no lines; more: the reply itself was incomplete. */
-void result_lines_write(struct result_lines *l, const char *empty, bool more,
-			struct tool_result *out);
+/* none: the text for no lines; more: the reply itself was incomplete.  Returns 0. */
+int result_lines_end(struct result_lines *l, const char *none, bool more, struct tool_result *out);
 void result_lines_fini(struct result_lines *l);
 
-/* The time limit of a command when neither the call nor the tool sets one. */
-uint64_t tool_run_default_timeout_ms(const struct tool_run *run);
-/* exec.run by the arguments, with that timeout unless detached. */
+/* exec.run by the arguments, with the settings' timeout unless detached or given. */
 [[nodiscard]] int exec_tool_next_call(struct tool_run *run, struct cay_err *err);
 
 /* A persistent shell by its name: found or created, then used to run a command.  Without a command
@@ -62,8 +69,6 @@ struct shell_tool_request {
 };
 [[nodiscard]] int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
 				       struct cay_err *err);
-/* Its id, or "". */
-const char *shell_tool_id(const struct tool_run *run);
 /* The run's output and end, and the shell's directory. */
 [[nodiscard]] int shell_tool_write_result(struct tool_run *run, struct tool_result *out,
 					  struct cay_err *err);

@@ -5,7 +5,6 @@
 #include "mcp/profiles/profile-parts.h"
 
 #define WORKSPACE "/workspace"
-#define ROWS "@rows" /* results so far, kept with the arguments: no argument has that name */
 
 const char *const agent_languages[] = { "python", "node", "r", NULL };
 const char *const agent_encodings[] = { "text", "base64", NULL };
@@ -13,17 +12,15 @@ const char *const agent_encodings[] = { "text", "base64", NULL };
 int agent_create_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *language = tool_run_arg_text(run, "language");
-	const json_t *packages = json_object_get(run->args, "dependencies");
+	json_t *packages = json_object_get(run->args, "dependencies");
 	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_SANDBOX_CREATE);
-	r = tool_run_set_text(run, "template", language, err);
-	if (r >= 0 && run->group)
-		r = tool_run_set_text(run, "group", run->group, err);
+	r = tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:s, s:s*}", "template", language, "group",
+			  run->group);
 	if (r >= 0 && packages)
-		r = tool_run_set_json(run, "packages", json_pack("{s:O}", language, packages), err);
+		r = tool_run_set(run, err, "{s:{s:O}}", "packages", language, packages);
 	return r;
 }
 
@@ -31,12 +28,10 @@ int agent_create_write_result(struct tool_run *run, struct tool_result *out, str
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_set_json(out, json_pack("{s:s, s:s, s:s, s:s}", "session_id",
-					    json_member_str(j, "id"), "language",
-					    tool_run_arg_text(run, "language"), "status",
-					    json_member_str(j, "state"), "created_at",
-					    json_member_str(j, "created_at")));
-	return 0;
+	return tool_result_pack(out, "{s:s, s:s, s:s, s:s}", "session_id", json_member_str(j, "id"),
+				"language", tool_run_arg_text(run, "language"), "status",
+				json_member_str(j, "state"), "created_at",
+				json_member_str(j, "created_at"));
 }
 
 int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -46,40 +41,23 @@ int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, s
 
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
-	tool_result_set_json(out, json_pack("{s:o, s:o, s:O?, s:s*}", "stdout",
-					    json_stream_text_cut(j, "stdout"), "stderr",
-					    json_stream_text_cut(j, "stderr"), "exit_code", code,
-					    "error", code ? NULL : json_member_str(end, "reason")));
-	return 0;
+	return tool_result_pack(out, "{s:o, s:o, s:O?, s:s*}", "stdout",
+				json_stream_text_cut(j, "stdout"), "stderr",
+				json_stream_text_cut(j, "stderr"), "exit_code", code, "error",
+				code ? NULL : json_member_str(end, "reason"));
 }
 
 int agent_stop_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
 {
-	tool_result_set_json(out, json_pack("{s:b}", "success", true));
-	return 0;
+	return tool_result_pack(out, "{s:b}", "success", true);
 }
 
-/* Add the result of the current file. */
-static int agent_files_add_row(struct tool_run *run, json_t *row, struct cay_err *err)
+/* The first file that has no result yet. */
+static const json_t *agent_files_next(const struct tool_run *run)
 {
-	json_t *rows = json_object_get(run->args, ROWS);
+	size_t done = json_array_size(json_object_get(run->args, TOOL_ROWS));
 
-	if (!rows) {
-		rows = json_array();
-		if (json_object_set_new(run->args, ROWS, rows) < 0)
-			return cay_no_memory(err);
-	}
-	return json_array_append_new(rows, row) < 0 ? cay_no_memory(err) : 0;
-}
-
-static const json_t *agent_files_get(const struct tool_run *run, size_t i)
-{
-	return json_array_get(json_object_get(run->args, "files"), i);
-}
-
-static size_t agent_files_count_done(const struct tool_run *run)
-{
-	return json_array_size(json_object_get(run->args, ROWS));
+	return json_array_get(json_object_get(run->args, "files"), done);
 }
 
 static const char *agent_path_basename(const char *path)
@@ -111,7 +89,7 @@ static int agent_set_path_member(struct tool_run *run, const char *member, const
 
 	if (buf_printf(&b, "%s%s", path[0] == '/' ? "" : WORKSPACE "/", path) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "files", "a path is too long");
-	return tool_run_set_text(run, member, buf_str(&b), err);
+	return tool_run_set(run, err, "{s:s}", member, buf_str(&b));
 }
 
 static int agent_import_content_call(struct tool_run *run, const json_t *file, struct cay_err *err)
@@ -131,7 +109,7 @@ static int agent_import_content_call(struct tool_run *run, const json_t *file, s
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "a file with file_content needs a destination");
 	r = agent_set_path_member(run, "path", agent_file_destination(file), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "parents", true);
 }
 
 /* For a call to another sandbox than the session's. */
@@ -159,7 +137,7 @@ static int agent_import_stat_call(struct tool_run *run, const json_t *file, stru
 	own->stat_sent = true;
 	tool_run_begin_call(run, OP_FILE_STAT);
 	r = agent_set_path_member(run, "path", json_member_str(file, "path"), err);
-	return r < 0 ? r : tool_run_set_json(run, "follow", json_true(), err);
+	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "follow", true);
 }
 
 /* A directory's contents go into a directory; a file keeps its name. */
@@ -177,8 +155,8 @@ static int agent_import_foreign_call(struct tool_run *run, const json_t *file, s
 				      "a file of another session keeps its name: destination must "
 				      "end in '%.200s'",
 				      agent_path_basename(json_member_str(file, "path")));
-	tool_run_begin_call(run, OP_TREE_IMPORT);
-	r = tool_run_set_text(run, "from", json_member_str(file, "session_id"), err);
+	r = tool_run_call(run, OP_TREE_IMPORT, err, "{s:s}", "from",
+			  json_member_str(file, "session_id"));
 	if (r >= 0)
 		r = agent_set_path_member(run, "path", json_member_str(file, "path"), err);
 	return r < 0 ? r : agent_set_path_member(run, "to", where, err);
@@ -199,17 +177,16 @@ static bool agent_import_answer_is_stat(struct tool_run *run)
 
 static json_t *agent_import_result_row(struct tool_run *run, const json_t *file)
 {
-	const char *source = agent_file_source(file), *failure = tool_run_failure_text(run);
+	const char *source = agent_file_source(file), *why = tool_run_failure_text(run);
 
 	return json_pack("{s:s, s:s, s:b, s:I, s:s*}", "source", source[0] ? source : "content",
-			 "destination", agent_file_destination(file), "success", !failure, "size",
-			 (json_int_t)json_member_number(run->answer.json, "size"), "error",
-			 failure);
+			 "destination", agent_file_destination(file), "success", !why, "size",
+			 (json_int_t)json_member_number(run->answer.json, "size"), "error", why);
 }
 
 int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *file = agent_files_get(run, agent_files_count_done(run));
+	const json_t *file = agent_files_next(run);
 	bool looked = agent_import_answer_is_stat(run);
 	int r = 0;
 
@@ -217,8 +194,8 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 	if (looked)
 		return agent_import_foreign_call(run, file, err);
 	if (run->step) {
-		r = agent_files_add_row(run, agent_import_result_row(run, file), err);
-		file = agent_files_get(run, agent_files_count_done(run));
+		r = tool_run_add_row(run, agent_import_result_row(run, file), err);
+		file = agent_files_next(run);
 	}
 	if (r < 0 || !file)
 		return r < 0 ? r : TOOL_FINISHED;
@@ -233,23 +210,22 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 
 static json_t *agent_export_result_row(struct tool_run *run, const json_t *file)
 {
-	const char *failure = tool_run_failure_text(run),
-		   *url = json_member_str(run->answer.json, "url");
+	const char *why = tool_run_failure_text(run);
 
 	return json_pack("{s:s, s:s, s:b, s:s*, s:s*}", "session_id",
 			 tool_run_arg_text(run, "session_id"), "path",
-			 json_member_str(file, "source"), "success", !failure, "download_url",
-			 failure ? NULL : url, "error", failure);
+			 json_member_str(file, "source"), "success", !why, "download_url",
+			 why ? NULL : json_member_str(run->answer.json, "url"), "error", why);
 }
 
 int agent_export_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const json_t *file = agent_files_get(run, agent_files_count_done(run));
+	const json_t *file = agent_files_next(run);
 	int r = 0;
 
 	if (run->step) {
-		r = agent_files_add_row(run, agent_export_result_row(run, file), err);
-		file = agent_files_get(run, agent_files_count_done(run));
+		r = tool_run_add_row(run, agent_export_result_row(run, file), err);
+		file = agent_files_next(run);
 	}
 	if (r < 0 || !file)
 		return r < 0 ? r : TOOL_FINISHED;
@@ -260,13 +236,5 @@ int agent_export_next_call(struct tool_run *run, struct cay_err *err)
 
 int agent_files_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	json_t *rows = json_object_get(run->args, ROWS), *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row)
-	{
-		out->error |= !json_is_true(json_object_get(row, "success"));
-	}
-	tool_result_set_json(out, json_pack("{s:O}", "files", rows));
-	return 0;
+	return tool_run_write_rows(run, "files", out);
 }

@@ -10,7 +10,7 @@ int hub_shell_next_call(struct tool_run *run, struct cay_err *err)
 {
 	struct shell_tool_request want = { .name = "main",
 					   .command = tool_run_arg_text(run, "command"),
-					   .timeout_ms = tool_run_default_timeout_ms(run) };
+					   .timeout_ms = run->settings->mcp_timeout_ms };
 
 	return shell_tool_next_call(run, &want, err);
 }
@@ -51,28 +51,18 @@ int hub_upload_next_call(struct tool_run *run, struct cay_err *err)
 				      "must be a name without a directory");
 	if (buf_printf(&path, "%s/%s", tool_run_arg_text(run, "dest_dir"), name) < 0)
 		return cay_no_memory(err);
-	tool_run_begin_call(run, OP_FILE_WRITE);
-	r = tool_run_set_base64_body(run, "base64_content",
-				     json_member_text(run->args, "base64_content"), err);
-	if (r >= 0)
-		r = tool_run_set_text(run, "path", buf_str(&path), err);
-	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+	r = tool_run_call(run, OP_FILE_WRITE, err, "{s:s, s:b}", "path", buf_str(&path), "parents",
+			  true);
+	return r < 0 ? r
+		     : tool_run_set_base64_body(run, "base64_content",
+						json_member_text(run->args, "base64_content"), err);
 }
 
 int hub_upload_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "uploaded %s/%s, %" PRIu64 " bytes",
-			   tool_run_arg_text(run, "dest_dir"), tool_run_arg_text(run, "filename"),
-			   json_member_number(run->answer.json, "size"));
-	return 0;
-}
-
-int hub_download_next_call(struct tool_run *run, struct cay_err *err)
-{
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_FILE_READ);
-	return tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
+	return tool_result_printf(
+		out, "uploaded %s/%s, %" PRIu64 " bytes", tool_run_arg_text(run, "dest_dir"),
+		tool_run_arg_text(run, "filename"), json_member_number(run->answer.json, "size"));
 }
 
 int hub_download_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -93,20 +83,17 @@ int hub_download_write_result(struct tool_run *run, struct tool_result *out, str
 
 int hub_kill_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r;
+	int r = tool_run_default_call(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
-	tool_run_begin_call(run, OP_PROCESS_SIGNAL);
-	r = tool_run_set_number(run, "pid", tool_run_arg_number(run, "pid"), err);
-	return r < 0 ? r
-		     : tool_run_set_text(run, "signal",
-					 tool_run_arg_bool(run, "force") ? "KILL" : "TERM", err);
+	return r != TOOL_NEXT_CALL
+		       ? r
+		       : tool_run_set(run, err, "{s:s}", "signal",
+				      tool_run_arg_bool(run, "force") ? "KILL" : "TERM");
 }
 
 int hub_kill_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "process %" PRIu64 " was sent %s", tool_run_arg_number(run, "pid"),
-			   tool_run_arg_bool(run, "force") ? "SIGKILL" : "SIGTERM");
-	return 0;
+	return tool_result_printf(out, "process %" PRIu64 " was sent %s",
+				  tool_run_arg_number(run, "pid"),
+				  tool_run_arg_bool(run, "force") ? "SIGKILL" : "SIGTERM");
 }

@@ -33,7 +33,7 @@ tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_w
 	deep_write_write_result;
 
 tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, hub_upload_next_call,
-	hub_download_next_call, hub_kill_next_call;
+	hub_kill_next_call;
 tool_write_result_fn hub_upload_write_result, hub_download_write_result, hub_kill_write_result;
 
 tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call;
@@ -41,12 +41,10 @@ tool_write_result_fn agent_create_write_result, agent_terminal_write_result,
 	agent_stop_write_result, agent_files_write_result;
 
 tool_next_call_fn osb_create_next_call, osb_list_next_call, osb_health_next_call,
-	osb_read_next_call, osb_write_next_call, osb_delete_next_call, osb_rmdirs_next_call,
-	osb_mkdirs_next_call, osb_move_next_call, osb_search_next_call, osb_replace_next_call;
+	osb_read_next_call, osb_write_next_call, osb_batch_next_call, osb_search_next_call,
+	osb_replace_next_call;
 tool_write_result_fn osb_create_write_result, osb_info_write_result, osb_list_write_result,
 	osb_renew_write_result, osb_health_write_result, osb_endpoint_write_result,
-	osb_kill_write_result, osb_execution_write_result, osb_interrupt_write_result,
-	osb_read_write_result, osb_write_write_result, osb_delete_write_result,
-	osb_mkdirs_write_result, osb_move_write_result, osb_search_write_result,
-	osb_replace_write_result;
+	osb_status_write_result, osb_execution_write_result, osb_read_write_result,
+	osb_search_write_result, osb_replace_write_result;
 #endif

@@ -56,15 +56,8 @@ enum { OPT, REQ };
 #define ARGS(...)
 #define SUB(...)
 #define TOOL(sym, profile_, name_, title_, op_, hints_, next_call_, write_result_, help_) \
-	{ .profile = PROFILE_##profile_, \
-	  .name = name_, \
-	  .title = title_, \
-	  .op = OP_##op_, \
-	  .hints = hints_, \
-	  .args = sym##_args, \
-	  .next_call = next_call_, \
-	  .write_result = write_result_, \
-	  .help = help_ },
+	{ PROFILE_##profile_, name_,      title_,        OP_##op_, hints_, \
+	  sym##_args,         next_call_, write_result_, help_ },
 const struct mcp_tool mcp_tools[] = {
 #include "mcp/profiles/tools.def"
 #ifdef CAY_MCP_MORE /* of tests */
