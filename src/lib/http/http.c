@@ -442,7 +442,9 @@ static int http_parser_decide_framing(struct http_parser *p, struct cay_err *err
 		return cay_fail(err, CAY_E_INVALID,
 				"the response has neither Content-Length nor Transfer-Encoding");
 	}
-	p->left = h->framing == HTTP_LENGTH ? h->length : 0;
+	p->left = h->framing == HTTP_LENGTH      ? h->length
+		  : h->framing == HTTP_UNTIL_END ? UINT64_MAX
+						 : 0;
 	return 0;
 }
 
@@ -540,15 +542,6 @@ static int http_parser_next_of_length(struct http_parser *p, struct slice *in,
 	return HTTP_BODY;
 }
 
-static int http_parser_next_until_end(struct slice *in, struct slice *ret_body)
-{
-	if (!in->n)
-		return HTTP_MORE;
-	*ret_body = *in;
-	*in = (struct slice){ in->p + in->n, 0 };
-	return HTTP_BODY;
-}
-
 static int http_parser_next_of_chunks(struct http_parser *p, struct slice *in,
 				      struct slice *ret_body, struct cay_err *err)
 {
@@ -590,8 +583,6 @@ int http_parser_next(struct http_parser *p, struct slice *in, struct slice *ret_
 	int r;
 
 	assert(p->state != STATE_END);
-	if (p->state == STATE_BODY && p->head.framing == HTTP_UNTIL_END)
-		return http_parser_next_until_end(in, ret_body);
 	if (p->state == STATE_BODY)
 		return p->head.framing == HTTP_CHUNKED
 			       ? http_parser_next_of_chunks(p, in, ret_body, err)

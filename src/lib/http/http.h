@@ -64,7 +64,7 @@ struct http_parser {
 	unsigned state;
 	unsigned interim, interim_max; /* 1xx responses so far, and the most there may be */
 	unsigned breaks;               /* line ends in a row, while in the head */
-	uint64_t left;                 /* of a body with a length */
+	uint64_t left;                 /* of a body; UINT64_MAX: until the connection ends */
 	size_t line;                   /* bytes since the last one of a chunk */
 	struct slice span;             /* what llhttp handed out last */
 	bool done;                     /* the last chunk was parsed */

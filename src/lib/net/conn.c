@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/conn.h"
 
-#include <assert.h>
-#include <sys/socket.h>
-
 #include "net/conn-filter.h"
 
 struct conn_shared *conn_shared_new(uv_loop_t *loop)
@@ -339,16 +336,6 @@ bool conn_is_filtered(const struct conn *c)
 void *conn_data(const struct conn *c)
 {
 	return c->data;
-}
-
-struct conn_shared *conn_get_shared(const struct conn *c)
-{
-	return c->shared;
-}
-
-uv_loop_t *conn_loop(const struct conn *c)
-{
-	return c->shared->loop;
 }
 
 int conn_fd(const struct conn *c)

@@ -2,8 +2,6 @@
 #include "net/forward.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <sys/socket.h>
 
 #include "net/dial.h"
 #include "net/tunnel.h"
@@ -163,10 +161,8 @@ static void on_forward_request_body(struct request *rq, struct slice bytes)
 	} else {
 		forward_write_pieces(c, v + 1, 1);
 	}
-	if (c->rq && conn_queued_bytes(c->conn) > FORWARD_MARK) {
-		c->body_paused = true;
-		request_pause_body(rq);
-	}
+	if (c->rq && conn_queued_bytes(c->conn) > FORWARD_MARK)
+		forward_pause_body(c);
 }
 
 static void on_forward_request_body_end(struct request *rq)

@@ -2,10 +2,7 @@
 #include "net/peer-limit.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include "base/str.h"
 

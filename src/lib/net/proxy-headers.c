@@ -4,58 +4,52 @@
 #include "wire/attach.h"
 
 /* Hop-by-hop headers, and those of framing, which the caller writes. */
-static const char *const hop_by_hop_headers[] = {
-	"connection",
-	"keep-alive",
-	"proxy-connection",
-	"proxy-authenticate",
-	"proxy-authorization",
-	"te",
-	"trailer",
-	"transfer-encoding",
-	"upgrade",
-	"content-length",
-	"expect",
-	"http2-settings",
-};
+static const char *const hop_by_hop_headers[] = { "connection",
+						  "keep-alive",
+						  "proxy-connection",
+						  "proxy-authenticate",
+						  "proxy-authorization",
+						  "te",
+						  "trailer",
+						  "transfer-encoding",
+						  "upgrade",
+						  "content-length",
+						  "expect",
+						  "http2-settings" };
 
 /* Headers a server trusts from a proxy; only we set them. */
 static const char *const proxy_only_headers[] = { "host", "forwarded", "via", "x-real-ip",
 						  "true-client-ip" };
 
 /* Headers that reach beyond one host, or command a proxy before us. */
-static const char *const beyond_host_headers[] = {
-	"strict-transport-security",
-	"public-key-pins",
-	"public-key-pins-report-only",
-	"clear-site-data",
-	"alt-svc",
-	"nel",
-	"report-to",
-	"expect-ct",
-	"set-cookie2",
-	"x-sendfile",
-	"via",
-	"origin-trial",
-};
+static const char *const beyond_host_headers[] = { "strict-transport-security",
+						   "public-key-pins",
+						   "public-key-pins-report-only",
+						   "clear-site-data",
+						   "alt-svc",
+						   "nel",
+						   "report-to",
+						   "expect-ct",
+						   "set-cookie2",
+						   "x-sendfile",
+						   "via",
+						   "origin-trial" };
 
 /* Allowed in a reply on the API's origin: they describe the body and trigger nothing. */
-static const char *const api_origin_reply_headers[] = {
-	"content-type",
-	"content-encoding",
-	"content-language",
-	"content-range",
-	"accept-ranges",
-	"etag",
-	"last-modified",
-	"cache-control",
-	"expires",
-	"date",
-	"vary",
-	"retry-after",
-	"allow",
-	"age",
-};
+static const char *const api_origin_reply_headers[] = { "content-type",
+							"content-encoding",
+							"content-language",
+							"content-range",
+							"accept-ranges",
+							"etag",
+							"last-modified",
+							"cache-control",
+							"expires",
+							"date",
+							"vary",
+							"retry-after",
+							"allow",
+							"age" };
 
 static bool header_name_is_one_of(const char *const *names, size_t n, struct slice name)
 {
@@ -98,13 +92,26 @@ static bool header_is_hop_by_hop(const struct http_head *h, struct slice name)
 
 static int header_line_write(struct buf *out, struct slice name, struct slice value)
 {
-	int r = buf_append(out, name.p, name.n);
+	return buf_printf(out, "%.*s: %.*s\r\n", (int)name.n, name.p, (int)value.n, value.p);
+}
 
-	if (r >= 0)
-		r = buf_puts(out, ": ");
-	if (r >= 0)
-		r = buf_append(out, value.p, value.n);
-	return r < 0 ? r : buf_puts(out, "\r\n");
+/* Write a list without the items that drop() finds. */
+static int header_list_write(struct buf *out, const char *name, struct slice rest, char separator,
+			     bool (*drop)(struct slice item, const char *word), const char *word)
+{
+	bool any = false;
+	int r = 0;
+
+	while (rest.p && r >= 0) {
+		struct slice item = slice_trim(slice_cut(&rest, separator));
+
+		if (!item.n || drop(item, word))
+			continue;
+		r = any ? buf_printf(out, "%c %.*s", separator, (int)item.n, item.p)
+			: buf_printf(out, "%s: %.*s", name, (int)item.n, item.p);
+		any = true;
+	}
+	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
 }
 
 /* Cookies */
@@ -141,25 +148,6 @@ struct slice proxy_headers_find_cookie(const struct http_head *h, const char *na
 	return (struct slice){};
 }
 
-/* Copy all cookies but the preview's. */
-static int cookies_write_except(struct buf *out, struct slice rest, const char *name)
-{
-	bool any = false;
-	int r = 0;
-
-	while (rest.p && r >= 0) {
-		struct slice pair = slice_trim(slice_cut(&rest, ';'));
-
-		if (!pair.n || cookie_pair_has_name(pair, name))
-			continue;
-		r = buf_puts(out, any ? "; " : "Cookie: ");
-		if (r >= 0)
-			r = buf_append(out, pair.p, pair.n);
-		any = true;
-	}
-	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
-}
-
 /* Restrict a cookie to this host, and never set ours.  Browsers split attributes at ';' as well. */
 static int set_cookie_write_host_only(struct buf *out, struct slice rest, const char *name)
 {
@@ -168,17 +156,13 @@ static int set_cookie_write_host_only(struct buf *out, struct slice rest, const 
 
 	if (cookie_pair_has_name(pair, name))
 		return 0;
-	r = buf_puts(out, "Set-Cookie: ");
-	if (r >= 0)
-		r = buf_append(out, pair.p, pair.n);
+	r = buf_printf(out, "Set-Cookie: %.*s", (int)pair.n, pair.p);
 	while (rest.p && r >= 0) {
 		struct slice attribute = slice_trim(slice_cut(&rest, ';'));
 
 		if (!attribute.n || http_equals_nocase(cookie_pair_name(attribute), "domain"))
 			continue;
-		r = buf_puts(out, "; ");
-		if (r >= 0)
-			r = buf_append(out, attribute.p, attribute.n);
+		r = buf_printf(out, "; %.*s", (int)attribute.n, attribute.p);
 	}
 	return r < 0 ? r : buf_puts(out, "\r\n");
 }
@@ -194,30 +178,6 @@ static bool authorization_is_cay_credential(struct slice v)
 	       header_has_prefix(slice_trim(v), "cay");
 }
 
-/* Drop the offered protocol that carries the credential (edge/authenticate.c). */
-static int ws_protocols_write(struct buf *out, struct slice rest)
-{
-	bool any = false;
-	int r = 0;
-
-	while (rest.p && r >= 0) {
-		struct slice name = slice_trim(slice_cut(&rest, ','));
-
-		if (!name.n || header_has_prefix(name, ATTACH_TOKEN_PROTOCOL))
-			continue;
-		r = buf_puts(out, any ? ", " : "Sec-WebSocket-Protocol: ");
-		if (r >= 0)
-			r = buf_append(out, name.p, name.n);
-		any = true;
-	}
-	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
-}
-
-static bool header_value_contains(struct slice s, const char *word)
-{
-	return s.n && memmem(s.p, s.n, word, strlen(word));
-}
-
 static int proxy_headers_write_request_line(const struct proxy_headers *c,
 					    const struct http_head *h, size_t i, struct buf *out)
 {
@@ -229,15 +189,20 @@ static int proxy_headers_write_request_line(const struct proxy_headers *c,
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
 		return 0;
+	/* one of them carries the credential (edge/authenticate.c) */
 	if (http_equals_nocase(name, "sec-websocket-protocol"))
-		return ws_protocols_write(out, value);
+		return header_list_write(out, "Sec-WebSocket-Protocol", value, ',',
+					 header_has_prefix, ATTACH_TOKEN_PROTOCOL);
 	if (http_equals_nocase(name, "authorization") &&
 	    (c->prefix || c->drop_authorization || authorization_is_cay_credential(value)))
 		return 0;
 	if (http_equals_nocase(name, "cookie"))
-		return c->prefix ? 0 : cookies_write_except(out, value, c->cookie);
+		return c->prefix ? 0
+				 : header_list_write(out, "Cookie", value, ';',
+						     cookie_pair_has_name, c->cookie);
 	/* the previous URL may contain the preview's token */
-	if (http_equals_nocase(name, "referer") && header_value_contains(value, "cay_preview"))
+	if (http_equals_nocase(name, "referer") && value.n &&
+	    memmem(value.p, value.n, "cay_preview", strlen("cay_preview")))
 		return 0;
 	/* the server must not learn the API's origin */
 	if (c->prefix &&
@@ -300,14 +265,9 @@ bool proxy_path_is_confined(struct slice path)
 static int location_write_below_prefix(const struct proxy_headers *c, struct slice value,
 				       struct buf *out)
 {
-	int r;
-
-	if (!proxy_path_is_confined(value))
-		return 0;
-	r = buf_printf(out, "Location: %s", c->prefix);
-	if (r >= 0)
-		r = buf_append(out, value.p, value.n);
-	return r < 0 ? r : buf_puts(out, "\r\n");
+	return proxy_path_is_confined(value)
+		       ? buf_printf(out, "Location: %s%.*s\r\n", c->prefix, (int)value.n, value.p)
+		       : 0;
 }
 
 static int proxy_headers_write_reply_line(const struct proxy_headers *c, const struct http_head *h,

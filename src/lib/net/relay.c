@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/relay.h"
 
-#include "net/tunnel.h"
-
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(2))
 #define REPLY_VALUE_MAX 128
 

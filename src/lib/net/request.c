@@ -110,7 +110,7 @@ void server_conn_begin_request(struct server_conn *c)
 
 	c->live = true;
 	c->complete = h->framing == HTTP_EMPTY;
-	c->last_request = !h->keep_alive || server_is_draining(c->server);
+	c->last_request = !h->keep_alive || c->server->draining;
 	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
 	c->body_received = 0;
 	c->rq = (struct request){ .head = h,
@@ -127,7 +127,7 @@ void server_conn_begin_request(struct server_conn *c)
 
 		server_conn_reply_error(c, &err, allow);
 		if (err.code == CAY_E_OVERLOADED)
-			server_conn_add_refusing_time(c, begun);
+			c->server->refusing_ns += uv_hrtime() - begun;
 		return;
 	}
 	op = c->rq.match.op;

@@ -48,10 +48,7 @@ void server_conn_unref(struct server_conn *c)
 	http_parser_fini(&c->http);
 	buf_fini(&c->in);
 	buf_fini(&c->held);
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		s->conns = c->next;
+	*(c->prev ? &c->prev->next : &s->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	s->n_conns--;
@@ -77,10 +74,7 @@ static void server_conn_unhold_output(struct server_conn *c)
 {
 	if (!c->on_held)
 		return;
-	if (c->held_prev)
-		c->held_prev->held_next = c->held_next;
-	else
-		c->server->held = c->held_next;
+	*(c->held_prev ? &c->held_prev->held_next : &c->server->held) = c->held_next;
 	if (c->held_next)
 		c->held_next->held_prev = c->held_prev;
 	c->held_prev = c->held_next = NULL;
@@ -108,10 +102,7 @@ static void on_upgraded_conn_free(void *arg)
 	struct upgraded_conn *t = arg;
 	struct server *s = t->server;
 
-	if (t->prev)
-		t->prev->next = t->next;
-	else
-		s->upgraded = t->next;
+	*(t->prev ? &t->prev->next : &s->upgraded) = t->next;
 	if (t->next)
 		t->next->prev = t->prev;
 	peer_limit_remove_conn(s->peers, t->peer);
@@ -446,9 +437,4 @@ struct server_conn *server_conn_accept(struct server *s)
 	c->closing = true;
 	uv_close((uv_handle_t *)&c->timer, on_server_conn_timer_closed);
 	return NULL;
-}
-
-void server_conn_add_refusing_time(struct server_conn *c, uint64_t begun_ns)
-{
-	c->server->refusing_ns += uv_hrtime() - begun_ns;
 }

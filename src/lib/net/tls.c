@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tls.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
