@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include "auth/key.h"
 #include "edge/edge.h"
 
@@ -17,13 +14,11 @@ static bool host_name_equals(struct slice a, struct slice b)
 
 static bool word_list_has(const char *words, struct slice want)
 {
-	struct slice left = slice_of(words), word;
+	struct slice left = slice_of(words);
 
-	while (left.n) {
-		word = slice_cut(&left, ' ');
-		if (host_name_equals(word, want))
+	while (left.n)
+		if (host_name_equals(slice_cut(&left, ' '), want))
 			return true;
-	}
 	return false;
 }
 
@@ -94,9 +89,12 @@ static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LE
 	memcpy(ret, hash, PEER_LEN);
 }
 
-static int admission_refuse_overloaded(struct cay_err *err)
+static int admission_check_load(struct edge *e, enum load_shed_kind kind, const void *who, size_t n,
+				uint64_t now, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_OVERLOADED, "the server is overloaded");
+	return load_shed_try_admit(&e->load_shed, kind, who, n, now)
+		       ? 0
+		       : cay_fail(err, CAY_E_OVERLOADED, "the server is overloaded");
 }
 
 /* Measure the busy time of a loop round, or of the part since the last call. */
@@ -132,9 +130,7 @@ static int admission_check_anonymous(struct edge *e, struct request *rq, struct 
 	admission_peer_key(rq, peer);
 	if (!rate_limiter_try_acquire(e->anonymous_rates, peer, sizeof(peer), now))
 		return admission_refuse_peer_rate(e, peer, err);
-	return load_shed_try_admit(&e->load_shed, SHED_STRANGER, NULL, 0, now)
-		       ? 0
-		       : admission_refuse_overloaded(err);
+	return admission_check_load(e, SHED_STRANGER, NULL, 0, now, err);
 }
 
 static int admission_authenticate(struct edge *e, struct request *rq, struct credential *by,
@@ -143,17 +139,17 @@ static int admission_authenticate(struct edge *e, struct request *rq, struct cre
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t share[PEER_LEN];
 	bool spent;
+	int r = 0;
 
 	admission_failure_key(rq, share);
 	/* signatures are not verified for a caller over its share */
-	if (credential_is_expensive(e, rq->head) &&
-	    !load_shed_try_admit(&e->load_shed, SHED_STRANGER, share, sizeof(share), now))
-		return admission_refuse_overloaded(err);
+	if (credential_is_expensive(e, rq->head))
+		r = admission_check_load(e, SHED_STRANGER, share, sizeof(share), now, err);
+	if (r < 0)
+		return r;
 	spent = rate_limiter_is_exhausted(e->failure_rates, share, sizeof(share), now);
-	return admission_check_authenticated(
-		e, rq,
-		authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err),
-		err);
+	r = authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err);
+	return admission_check_authenticated(e, rq, r, err);
 }
 
 /* The id whose rate applies: viewers of a preview must not use up the tenant's. */
@@ -187,9 +183,7 @@ int admission_check_authenticated(struct edge *e, struct request *rq, int r, str
 		return r;
 	}
 	if (rate_limiter_try_acquire(e->tenant_rates, who, sizeof(*who), now))
-		return load_shed_try_admit(&e->load_shed, SHED_TENANT, who, sizeof(*who), now)
-			       ? 0
-			       : admission_refuse_overloaded(err);
+		return admission_check_load(e, SHED_TENANT, who, sizeof(*who), now, err);
 	e->counters.now.refused[METRICS_TENANT_RATE]++;
 	return cay_fail(err, CAY_E_RATE, "the tenant exceeds its rate of %llu requests a second",
 			(unsigned long long)e->settings.edge_rate);

@@ -2,7 +2,6 @@
 #include "edge/attach-raw.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "ops/types.h"
 

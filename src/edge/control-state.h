@@ -59,7 +59,7 @@ bool control_state_is_ready(const struct control_state *t);
 /* NULL: not known. */
 struct control_state_sandbox *control_state_find_sandbox(struct control_state *t,
 							 const struct id *id);
-struct control_state_key *control_state_find_key(const struct control_state *t,
+struct control_state_key *control_state_find_key(struct control_state *t,
 						 const uint8_t hash[static 32]);
 /* which: a key's number modulo CONTROL_STATE_SIGNERS. */
 const struct control_state_signer *control_state_find_signer(const struct control_state *t,

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/counters.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include "base/path.h"
 #include "edge/edge.h"
 
@@ -27,18 +24,6 @@ bool edge_counters_count_answer(struct request *rq, int status, enum cay_code co
 	return false;
 }
 
-static void edge_counters_read_memory(struct edge_counters *c)
-{
-	char text[128];
-	ssize_t n = c->statm < 0 ? -1 : pread(c->statm, text, sizeof(text), 0);
-	struct slice rest = { text, n > 0 ? (size_t)n : 0 };
-	uint64_t pages;
-
-	(void)slice_cut(&rest, ' ');
-	if (str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / KIB(64), &pages) >= 0)
-		c->now.memory = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 void edge_counters_update(struct edge *e)
 {
 	struct edge_counters *c = &e->counters;
@@ -49,7 +34,7 @@ void edge_counters_update(struct edge *e)
 		c->now.conns += server_count_connections(e->servers[i]);
 	c->now.open = e->n_live_requests;
 	c->now.log_lost = e->log.lost;
-	edge_counters_read_memory(c);
+	(void)metrics_read_memory(c->statm, &c->now.memory);
 	/* since Linux 6.2 the directory's size is the number of fds */
 	if (c->fds >= 0 && fstat(c->fds, &st) >= 0)
 		c->now.fds = (uint64_t)st.st_size;

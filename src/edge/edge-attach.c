@@ -54,10 +54,7 @@ static void edge_attach_unref(struct edge_attach *a)
 {
 	if (--a->open)
 		return;
-	if (a->prev)
-		a->prev->next = a->next;
-	else
-		a->edge->attaches = a->next;
+	*(a->prev ? &a->prev->next : &a->edge->attaches) = a->next;
 	if (a->next)
 		a->next->prev = a->prev;
 	ws_fini(&a->ws);
@@ -73,19 +70,11 @@ static void on_edge_attach_timer_closed(uv_handle_t *h)
 	edge_attach_unref(h->data);
 }
 
-static void on_edge_attach_client_closed(struct conn *c)
+static void on_edge_attach_conn_closed(struct conn *c)
 {
 	struct edge_attach *a = conn_data(c);
 
-	a->client = NULL;
-	edge_attach_unref(a);
-}
-
-static void on_edge_attach_sandbox_closed(struct conn *c)
-{
-	struct edge_attach *a = conn_data(c);
-
-	a->sandbox = NULL;
+	*(c == a->client ? &a->client : &a->sandbox) = NULL;
 	edge_attach_unref(a);
 }
 
@@ -161,6 +150,16 @@ static void edge_attach_end_with_code(struct edge_attach *a, unsigned code, cons
 	edge_attach_end(a);
 }
 
+static void edge_attach_end_for_drain(struct edge_attach *a)
+{
+	edge_attach_end_with_code(a, WS_GOING_AWAY, "the server is stopping; reconnect by offset");
+}
+
+static void edge_attach_end_no_memory(struct edge_attach *a)
+{
+	edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+}
+
 /* Keep the unparsed rest in b, where it may be already. */
 static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool copied,
 				      struct slice rest)
@@ -212,7 +211,7 @@ static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 	}
 	if ((a->is_raw ? edge_attach_send_raw_bytes(a, &f)
 		       : edge_attach_send_frame(a, &f, (struct slice){ in->p, (size_t)n })) < 0) {
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 		return false;
 	}
 	in->p += n;
@@ -227,7 +226,7 @@ static void edge_attach_move_output(struct edge_attach *a, struct slice fresh)
 	bool full;
 
 	if (copied && buf_append(&a->from_sandbox, fresh.p, fresh.n) < 0) {
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 		return;
 	}
 	if (copied)
@@ -283,14 +282,14 @@ static void edge_attach_accept_frame(struct edge_attach *a, struct slice msg)
 		edge_attach_end_with_code(
 			a, WS_POLICY, "a message must be one whole frame that a client may send");
 	else if (!a->sandbox_stuck && buf_append(&a->to_sandbox, msg.p, msg.n) < 0)
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 }
 
 static void edge_attach_accept_raw_bytes(struct edge_attach *a, const struct ws_event *ev)
 {
 	if (!a->ending && !a->sandbox_stuck &&
 	    attach_raw_convert_message(&a->raw, ev, &a->to_sandbox) < 0)
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 }
 
 static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type type,
@@ -460,19 +459,18 @@ static void edge_attach_begin(struct edge_attach *a, struct slice from_client,
 						   .end = on_edge_attach_client_end,
 						   .sent = on_edge_attach_client_sent,
 						   .stuck = on_edge_attach_client_stuck,
-						   .closed = on_edge_attach_client_closed };
+						   .closed = on_edge_attach_conn_closed };
 	static const struct conn_events there = { .read = on_edge_attach_sandbox_read,
 						  .end = on_edge_attach_sandbox_end,
 						  .sent = on_edge_attach_sandbox_sent,
 						  .stuck = on_edge_attach_sandbox_stuck,
-						  .closed = on_edge_attach_sandbox_closed };
+						  .closed = on_edge_attach_conn_closed };
 
 	conn_set_owner(a->client, &client, a, WS_OUT_MAX);
 	conn_set_owner(a->sandbox, &there, a, THERE_MARK + FRAME_WHOLE);
 	conn_set_reading(a->client, true);
 	if (a->edge->draining)
-		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server is stopping; reconnect by offset");
+		edge_attach_end_for_drain(a);
 	if (!a->ending)
 		edge_attach_move_output(a, from_there);
 	if (!a->closing && from_client.n)
@@ -562,6 +560,5 @@ void edge_attach_drain_all(struct edge *e)
 {
 	e->draining = true;
 	for (struct edge_attach *a = e->attaches; a; a = a->next)
-		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server is stopping; reconnect by offset");
+		edge_attach_end_for_drain(a);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
 #include "edge/edge.h"
 #include "net/proxy.h"
 
@@ -179,12 +177,7 @@ static void preview_request_start(struct edge *e, struct request *rq,
 
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
-	else if (s->state != SB_RUNNING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->n_requests >= LOOKS_MAX) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
-	} else
+	else if (route_check_sandbox(rq, s, LOOKS_MAX))
 		preview_request_forward(e, rq, p, s);
 }
 

@@ -120,6 +120,8 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 
 /* route.c: the handler of all operations, and conf->find_special. */
 request_fn route_request;
+/* False: the sandbox is not running or has that many requests, and the request was refused. */
+bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
 /* mcp-forward.c: the handler of /mcp; open cay-mcp's socket, and serve its calls back. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/load-shed.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/clock.h"

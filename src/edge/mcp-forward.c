@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "edge/edge.h"

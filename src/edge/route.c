@@ -61,13 +61,20 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 	return a;
 }
 
-/* The URL the client used, for a link; its Host is checked (admission_host_is_ours()). */
-static int control_request_write_origin(const struct edge *e, const struct request *rq,
-					struct buf *to)
+static void route_refuse_for_now(struct request *rq, enum cay_code code, const char *why)
 {
-	struct slice host = http_header_find(rq->head, "host");
+	(void)request_add_reply_header(rq, "Retry-After", "1");
+	request_refuse(rq, code, why);
+}
 
-	return buf_printf(to, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p);
+bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most)
+{
+	if (s->state != SB_RUNNING)
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
+	else if (s->n_requests >= most)
+		route_refuse_for_now(rq, CAY_E_RATE,
+				     "too many requests to this sandbox are in progress");
+	return s->state == SB_RUNNING && s->n_requests < most;
 }
 
 static void route_to_control(struct edge *e, struct request *rq)
@@ -78,12 +85,11 @@ static void route_to_control(struct edge *e, struct request *rq)
 	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
 	struct routed_request *a;
 	struct cay_err err = {};
-	struct slice key;
+	struct slice key, host = http_header_find(rq->head, "host");
 
 	/* clients that wait now would retry and double the load */
 	if (control_feed_is_hung(e)) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not respond");
+		route_refuse_for_now(rq, CAY_E_UNAVAILABLE, "control does not respond");
 		return;
 	}
 	a = routed_request_new(e, rq, NULL);
@@ -95,8 +101,8 @@ static void route_to_control(struct edge *e, struct request *rq)
 	 * so the requests of one tenant are limited */
 	if (e->control_requests[a->slot] > CONTROL_MAX) {
 		on_routed_request_done(a);
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are in progress");
+		route_refuse_for_now(rq, CAY_E_RATE,
+				     "too many requests of this tenant are in progress");
 		return;
 	}
 	/* control verifies keys itself */
@@ -106,7 +112,9 @@ static void route_to_control(struct edge *e, struct request *rq)
 		memcpy(proof + sizeof(BEARER) - 1, key.p, key.n);
 		told[conf.n_headers++] = (struct relay_header){ "Authorization", proof };
 	}
-	if (rq->match.op == &ops[OP_TREE_LINK] && control_request_write_origin(e, rq, &origin) >= 0)
+	/* the URL the client used; its Host is checked (admission_host_is_ours()) */
+	if (rq->match.op == &ops[OP_TREE_LINK] &&
+	    buf_printf(&origin, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.handle = &a->hold;
 	conf.done = on_routed_request_done;
@@ -195,12 +203,7 @@ void route_request(struct request *rq, void *arg)
 	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent */
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		route_to_control(e, rq);
-	else if (s->state != SB_RUNNING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->n_requests >= INSIDE_MAX) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
-	} else
+	else if (route_check_sandbox(rq, s, INSIDE_MAX))
 		route_to_sandbox(e, rq, s);
 }
 

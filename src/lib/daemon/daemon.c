@@ -12,7 +12,6 @@
 #include <sys/un.h>
 
 #include "base/failpoint.h"
-#include "base/path.h"
 
 #define SLICE_NS (UINT64_C(500) * 1000)
 

@@ -67,6 +67,8 @@ typedef void metrics_fn(void *arg, struct metrics_out *to);
 [[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],
 				void *arg, struct buf *out);
 
+/* Bytes in memory, from an open /proc/self/statm (or -errno). */
+[[nodiscard]] int metrics_read_memory(int statm, uint64_t *ret);
 /* Of this process. */
 metrics_fn metrics_write_memory, metrics_write_fds;
 #endif
