@@ -174,8 +174,6 @@ static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool
 	}
 }
 
-/* From the sandbox */
-
 static int edge_attach_send_frame(struct edge_attach *a, const struct frame *f, struct slice whole)
 {
 	int r = ws_send(&a->ws, WS_BINARY, whole.p, whole.n);
@@ -248,8 +246,6 @@ static void on_edge_attach_sandbox_end(struct conn *c, const struct cay_err *)
 {
 	edge_attach_end_with_code(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
 }
-
-/* From the client */
 
 static void on_edge_attach_paused_timer(uv_timer_t *t)
 {
@@ -402,8 +398,6 @@ static void on_edge_attach_sandbox_sent(struct conn *c)
 {
 	edge_attach_resume_input(conn_data(c));
 }
-
-/* Opening */
 
 struct edge_attach_opening {
 	struct edge *edge;

@@ -22,7 +22,6 @@ struct preview_target {
 struct preview_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge *edge;
 	struct control_state_sandbox *sandbox;
 	char prefix[sizeof(preview_path_prefix) + ID_TEXT_LEN + sizeof(preview_path_ports) + 5];
 	char host[PREVIEW_HOST_MAX + 8];
@@ -61,8 +60,6 @@ int edge_preview_open(struct edge *e, struct cay_err *err)
 	}
 	return 0;
 }
-
-/* Parsing */
 
 static bool preview_skip_prefix(struct slice *s, struct slice with)
 {
@@ -107,8 +104,6 @@ static bool preview_target_find(const struct edge *e, const struct http_head *h,
 	return ret->by_host || preview_target_parse_path(h->target, ret);
 }
 
-/* Forwarding */
-
 static void preview_request_end(struct live_request *g, const struct cay_err *why)
 {
 	forward_cancel(&((struct preview_request *)g)->hold, why);
@@ -119,7 +114,7 @@ static void on_preview_request_done(void *arg)
 	struct preview_request *l = arg;
 
 	live_request_remove(&l->live);
-	control_state_leave_sandbox(l->edge->control_state, l->sandbox);
+	control_state_leave_sandbox(l->live.edge->control_state, l->sandbox);
 	free(l);
 }
 
@@ -154,7 +149,6 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 		request_no_memory(rq);
 		return;
 	}
-	l->edge = e;
 	l->sandbox = s;
 	memcpy(l->host, host.p, host.n);
 	conf.path = path.data;
@@ -202,8 +196,6 @@ static void preview_request_by_path(struct request *rq, void *arg)
 	else
 		preview_request_start(e, rq, &p);
 }
-
-/* On a host of its own */
 
 /* Remove the token from the query; the rest stays unchanged. */
 static bool preview_token_extract(struct slice target, struct slice *ret_token, struct buf *rest)

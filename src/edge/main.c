@@ -238,8 +238,6 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	return edge_start_servers(e, err);
 }
 
-/* Stopping */
-
 static void edge_drain(void *arg)
 {
 	struct edge *e = arg;

@@ -14,7 +14,6 @@
 struct mcp_forward {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge *edge;
 };
 
 /* The headers of MCP; no others are forwarded. */
@@ -66,19 +65,17 @@ static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct 
 	to[n++] = (struct relay_header){ "Cay-Host", host };
 	to[n++] = (struct relay_header){ "Authorization", auth };
 	for (size_t i = 0; i < ARRAY_SIZE(mcp_forward_header_names); i++) {
+		const char *written = mcp_forward_header_names[i].written;
 		struct slice v = http_header_find(rq->head, mcp_forward_header_names[i].name);
 		char *text = v.p ? mcp_forward_copy_value(rq, v, VALUE_MAX) : NULL;
 
 		if (v.p && !text)
-			return cay_fail(err, CAY_E_HEADERS, "%s is too long",
-					mcp_forward_header_names[i].written);
+			return cay_fail(err, CAY_E_HEADERS, "%s is too long", written);
 		for (size_t k = 0; v.p && k < v.n; k++)
 			if (v.p[k] < ' ' || v.p[k] > '~')
-				return cay_fail(err, CAY_E_INVALID, "%s is not ASCII",
-						mcp_forward_header_names[i].written);
+				return cay_fail(err, CAY_E_INVALID, "%s is not ASCII", written);
 		if (text)
-			to[n++] =
-				(struct relay_header){ mcp_forward_header_names[i].written, text };
+			to[n++] = (struct relay_header){ written, text };
 	}
 	*ret = n;
 	return 0;
@@ -106,7 +103,6 @@ static void mcp_forward_start(struct edge *e, struct request *rq)
 		request_no_memory(rq);
 		return;
 	}
-	f->edge = e;
 	live_request_add(e, &f->live, rq, NULL, mcp_forward_end);
 	conf.handle = &f->hold;
 	conf.arg = f;

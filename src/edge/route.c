@@ -12,8 +12,7 @@
 struct routed_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge_attach *attach; /* instead of hold, once it is a WebSocket */
-	struct edge *edge;
+	struct edge_attach *attach;            /* instead of hold, once it is a WebSocket */
 	struct control_state_sandbox *sandbox; /* NULL: control */
 	unsigned slot;                         /* of control_requests */
 };
@@ -31,12 +30,13 @@ static void routed_request_end(struct live_request *g, const struct cay_err *why
 static void on_routed_request_done(void *arg)
 {
 	struct routed_request *a = arg;
+	struct edge *e = a->live.edge;
 
 	live_request_remove(&a->live);
 	if (a->sandbox)
-		control_state_leave_sandbox(a->edge->control_state, a->sandbox);
+		control_state_leave_sandbox(e->control_state, a->sandbox);
 	else
-		a->edge->control_requests[a->slot]--;
+		e->control_requests[a->slot]--;
 	free(a);
 }
 
@@ -49,7 +49,6 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 	if (!a)
 		return NULL;
 	*a = (struct routed_request){
-		.edge = e,
 		.sandbox = s,
 		.slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS,
 	};

@@ -74,17 +74,7 @@ static int metrics_format_label(struct buf *out, const char *text)
 
 void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value)
 {
-	int r = to->err;
-
-	if (r >= 0)
-		r = buf_puts(to->out, to->row->name);
-	if (r >= 0 && label)
-		r = buf_printf(to->out, "{%s=\"", to->row->labels);
-	if (r >= 0 && label)
-		r = metrics_format_label(to->out, label);
-	if (r >= 0)
-		r = buf_printf(to->out, "%s %llu\n", label ? "\"}" : "", (unsigned long long)value);
-	to->err = r;
+	metrics_write_value2(to, label, NULL, value);
 }
 
 /* name="text", of the first label that the row has. */
@@ -101,19 +91,19 @@ static int metrics_format_first_label(const struct metrics_out *to, const char *
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value)
 {
-	const char *rest = to->row->labels + strcspn(to->row->labels, ",");
 	int r = to->err;
 
 	if (r >= 0)
-		r = buf_printf(to->out, "%s{", to->row->name);
-	if (r >= 0)
+		r = buf_printf(to->out, "%s%s", to->row->name, first ? "{" : "");
+	if (r >= 0 && first)
 		r = metrics_format_first_label(to, first, to->out);
-	if (r >= 0)
-		r = buf_printf(to->out, "%s=\"", rest);
-	if (r >= 0)
+	if (r >= 0 && second)
+		r = buf_printf(to->out, "%s=\"", strchr(to->row->labels, ','));
+	if (r >= 0 && second)
 		r = metrics_format_label(to->out, second);
 	if (r >= 0)
-		r = buf_printf(to->out, "\"} %llu\n", (unsigned long long)value);
+		r = buf_printf(to->out, "%s%s %llu\n", second ? "\"" : "", first ? "}" : "",
+			       (unsigned long long)value);
 	to->err = r;
 }
 

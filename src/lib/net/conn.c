@@ -27,8 +27,6 @@ void conn_shared_unref(struct conn_shared *room)
 	free(room);
 }
 
-/* Reading. */
-
 void conn_notify_end(struct conn *c, const struct cay_err *err)
 {
 	conn_wire_set_reading(c, false);
@@ -87,8 +85,6 @@ void conn_set_reading(struct conn *c, bool on)
 	else
 		conn_wire_set_reading(c, on);
 }
-
-/* Writing. */
 
 static void on_conn_written(uv_write_t *w, int status);
 
@@ -204,8 +200,6 @@ void conn_shutdown(struct conn *c)
 	else
 		conn_wire_shutdown(c);
 }
-
-/* Opening and closing. */
 
 static struct conn *conn_new(struct conn_shared *room, int family, const struct conn_conf *conf)
 {

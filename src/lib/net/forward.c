@@ -74,8 +74,6 @@ void forward_cancel(struct forward_handle *h, const struct cay_err *why)
 		forward_fail_with_error(h->forward, why);
 }
 
-/* The request's body, to the other program. */
-
 static void on_forward_timeout(uv_timer_t *t)
 {
 	struct forward *c = t->data;
@@ -185,8 +183,6 @@ static void on_forward_client_gone(struct request *rq)
 	c->rq = NULL;
 	forward_close(c);
 }
-
-/* The reply, to the client. */
 
 void forward_start_reply(struct forward *c, int status, const char *type, uint64_t length)
 {

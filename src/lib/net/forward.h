@@ -5,14 +5,13 @@
  * forward - pass a request to another program, and its reply back
  *
  * The part relay and proxy share: one connection and one timer for a request, bodies in both
- * directions with back-pressure, and an end the client can recognise.  Until the reply has
- * begun a failure becomes an error reply; after that the client's connection is closed in the
- * middle, which no HTTP client mistakes for a complete reply.  A client that leaves closes
- * the other connection.
+ * directions with back-pressure, and an end the client can recognise.  Until the reply has begun a
+ * failure becomes an error reply; after that the client's connection is closed in the middle, which
+ * no HTTP client mistakes for a complete reply.  A client that leaves closes the other connection.
  *
  * The owner's struct begins with a struct forward, comes from forward_new() and is passed to
- * callbacks->freed at the end.  Bounded: one read (64 KiB) plus the request's output mark
- * towards the client, FORWARD_MARK plus one piece the other way.
+ * callbacks->freed at the end.  Bounded: one read (64 KiB) plus the request's output mark towards
+ * the client, FORWARD_MARK plus one piece the other way.
  */
 #include "net/server.h"
 

@@ -4,59 +4,37 @@
 #include "wire/attach.h"
 
 /* Hop-by-hop headers, and those of framing, which the caller writes. */
-static const char *const hop_by_hop_headers[] = { "connection",
-						  "keep-alive",
-						  "proxy-connection",
-						  "proxy-authenticate",
-						  "proxy-authorization",
-						  "te",
-						  "trailer",
-						  "transfer-encoding",
-						  "upgrade",
-						  "content-length",
-						  "expect",
-						  "http2-settings" };
+static const char hop_by_hop_headers[] =
+	"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te "
+	"trailer transfer-encoding upgrade content-length expect http2-settings";
 
 /* Headers a server trusts from a proxy; only we set them. */
-static const char *const proxy_only_headers[] = { "host", "forwarded", "via", "x-real-ip",
-						  "true-client-ip" };
+static const char proxy_only_headers[] = "host forwarded via x-real-ip true-client-ip";
 
 /* Headers that reach beyond one host, or command a proxy before us. */
-static const char *const beyond_host_headers[] = { "strict-transport-security",
-						   "public-key-pins",
-						   "public-key-pins-report-only",
-						   "clear-site-data",
-						   "alt-svc",
-						   "nel",
-						   "report-to",
-						   "expect-ct",
-						   "set-cookie2",
-						   "x-sendfile",
-						   "via",
-						   "origin-trial" };
+static const char beyond_host_headers[] =
+	"strict-transport-security public-key-pins public-key-pins-report-only clear-site-data "
+	"alt-svc nel report-to expect-ct set-cookie2 x-sendfile via origin-trial";
 
 /* Allowed in a reply on the API's origin: they describe the body and trigger nothing. */
-static const char *const api_origin_reply_headers[] = { "content-type",
-							"content-encoding",
-							"content-language",
-							"content-range",
-							"accept-ranges",
-							"etag",
-							"last-modified",
-							"cache-control",
-							"expires",
-							"date",
-							"vary",
-							"retry-after",
-							"allow",
-							"age" };
+static const char api_origin_reply_headers[] =
+	"content-type content-encoding content-language content-range accept-ranges etag "
+	"last-modified cache-control expires date vary retry-after allow age";
 
-static bool header_name_is_one_of(const char *const *names, size_t n, struct slice name)
+static bool header_list_has(struct slice list, char separator, struct slice name)
 {
-	for (size_t i = 0; i < n; i++)
-		if (http_equals_nocase(name, names[i]))
+	while (list.p) {
+		struct slice item = slice_trim(slice_cut(&list, separator));
+
+		if (item.n == name.n && strncasecmp(item.p, name.p, name.n) == 0)
 			return true;
+	}
 	return false;
+}
+
+static bool header_is_one_of(const char *names, struct slice name)
+{
+	return header_list_has(slice_of(names), ' ', name);
 }
 
 static bool header_has_prefix(struct slice name, const char *prefix)
@@ -69,25 +47,16 @@ static bool header_has_prefix(struct slice name, const char *prefix)
 /* Headers listed in Connection are hop-by-hop as well. */
 static bool header_is_named_by_connection(const struct http_head *h, struct slice name)
 {
-	for (size_t i = 0; i < h->n_headers; i++) {
-		struct slice list = h->headers[i].value;
-
-		if (!http_equals_nocase(h->headers[i].name, "connection"))
-			continue;
-		while (list.p) {
-			struct slice token = slice_trim(slice_cut(&list, ','));
-
-			if (token.n == name.n && strncasecmp(token.p, name.p, name.n) == 0)
-				return true;
-		}
-	}
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_equals_nocase(h->headers[i].name, "connection") &&
+		    header_list_has(h->headers[i].value, ',', name))
+			return true;
 	return false;
 }
 
 static bool header_is_hop_by_hop(const struct http_head *h, struct slice name)
 {
-	return header_name_is_one_of(hop_by_hop_headers, ARRAY_SIZE(hop_by_hop_headers), name) ||
-	       header_is_named_by_connection(h, name);
+	return header_is_one_of(hop_by_hop_headers, name) || header_is_named_by_connection(h, name);
 }
 
 static int header_line_write(struct buf *out, struct slice name, struct slice value)
@@ -113,8 +82,6 @@ static int header_list_write(struct buf *out, const char *name, struct slice res
 	}
 	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
 }
-
-/* Cookies */
 
 static struct slice cookie_pair_name(struct slice pair)
 {
@@ -167,8 +134,6 @@ static int set_cookie_write_host_only(struct buf *out, struct slice rest, const 
 	return r < 0 ? r : buf_puts(out, "\r\n");
 }
 
-/* To the server */
-
 /* A credential of ours must not reach the server. */
 static bool authorization_is_cay_credential(struct slice v)
 {
@@ -183,8 +148,7 @@ static int proxy_headers_write_request_line(const struct proxy_headers *c,
 {
 	struct slice name = h->headers[i].name, value = h->headers[i].value;
 
-	if (header_is_hop_by_hop(h, name) ||
-	    header_name_is_one_of(proxy_only_headers, ARRAY_SIZE(proxy_only_headers), name) ||
+	if (header_is_hop_by_hop(h, name) || header_is_one_of(proxy_only_headers, name) ||
 	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-"))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
@@ -226,8 +190,6 @@ int proxy_headers_write_request(const struct proxy_headers *c, const struct http
 		r = proxy_headers_write_request_line(c, h, i, out);
 	return r;
 }
-
-/* To the client */
 
 static bool path_segment_is_dots(struct slice segment)
 {
@@ -277,16 +239,14 @@ static int proxy_headers_write_reply_line(const struct proxy_headers *c, const s
 
 	if (header_is_hop_by_hop(h, name) || header_has_prefix(name, "cay-") ||
 	    header_has_prefix(name, "x-accel-") || header_has_prefix(name, "x-lighttpd-") ||
-	    header_has_prefix(name, "proxy-") ||
-	    header_name_is_one_of(beyond_host_headers, ARRAY_SIZE(beyond_host_headers), name))
+	    header_has_prefix(name, "proxy-") || header_is_one_of(beyond_host_headers, name))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-"))
 		return c->upgrade ? header_line_write(out, name, value) : 0;
 	if (c->prefix && http_equals_nocase(name, "location"))
 		return location_write_below_prefix(c, value, out);
 	if (c->prefix)
-		return header_name_is_one_of(api_origin_reply_headers,
-					     ARRAY_SIZE(api_origin_reply_headers), name)
+		return header_is_one_of(api_origin_reply_headers, name)
 			       ? header_line_write(out, name, value)
 			       : 0;
 	if (http_equals_nocase(name, "set-cookie"))

@@ -64,8 +64,10 @@ static void reply_send_soon(struct server_conn *c, const uv_buf_t *v, unsigned n
 		server_conn_hold_output(c);
 }
 
-void server_conn_handle_sent(struct server_conn *c)
+void on_server_conn_sent(struct conn *conn)
 {
+	struct server_conn *c = conn_data(conn);
+
 	if (c->want_drain && c->live && !c->reply_finished && !c->closing &&
 	    request_queued_bytes(&c->rq) <= SERVER_OUT_MARK / 2) {
 		c->want_drain = false;

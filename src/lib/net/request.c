@@ -2,8 +2,6 @@
 #include "net/server-internal.h"
 #include "wire/frame.h"
 
-/* Routing and decoding. */
-
 static int request_find_route(struct server_conn *c, unsigned *allow, struct cay_err *err)
 {
 	const struct server_conf *conf = c->conf;

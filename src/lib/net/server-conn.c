@@ -169,16 +169,11 @@ static void on_server_conn_timeout(uv_timer_t *t)
 	server_conn_close(t->data);
 }
 
-static bool server_conn_peer_has_left(const struct server_conn *c)
-{
-	struct pollfd p = { .fd = conn_fd(c->conn), .events = POLLRDHUP };
-
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
-}
-
 bool request_peer_has_left(struct request *rq)
 {
-	return server_conn_peer_has_left(server_conn_of_request(rq));
+	struct pollfd p = { .fd = conn_fd(server_conn_of_request(rq)->conn), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
 }
 
 /* While its input is paused a peer that leaves goes unnoticed, so poll. */
@@ -186,7 +181,7 @@ static void on_server_conn_paused_timer(uv_timer_t *t)
 {
 	struct server_conn *c = t->data;
 
-	if (server_conn_peer_has_left(c))
+	if (request_peer_has_left(&c->rq))
 		server_conn_close(c);
 }
 
@@ -298,48 +293,6 @@ static bool server_conn_parse_next(struct server_conn *c, struct slice *in)
 	return false;
 }
 
-/* Sockets. */
-
-static void server_conn_parse_input(struct server_conn *c, struct slice fresh);
-
-static void on_server_conn_read(struct conn *conn, struct slice bytes)
-{
-	struct server_conn *c = conn_data(conn);
-
-	if (c->lingering) {
-		c->discarded += bytes.n;
-		if (c->discarded > LINGER_BYTES)
-			server_conn_close(c);
-		return;
-	}
-	/* a raw body may take long; any other has one timeout from its head */
-	if (c->live && !c->complete && !c->reply_finished &&
-	    (c->is_special || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
-		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
-	/* a client has no reason to send more than a head before our reply */
-	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
-		server_conn_close(c);
-	else
-		server_conn_parse_input(c, bytes);
-}
-
-static void on_server_conn_end(struct conn *conn, const struct cay_err *err)
-{
-	if (!err)
-		conn_shutdown(conn);
-	server_conn_close(conn_data(conn));
-}
-
-static void on_server_conn_stuck(struct conn *conn)
-{
-	server_conn_close(conn_data(conn));
-}
-
-static void on_server_conn_sent(struct conn *conn)
-{
-	server_conn_handle_sent(conn_data(conn));
-}
-
 /* While paused the peer waits for us, but may leave. */
 static void server_conn_update_timer(struct server_conn *c)
 {
@@ -396,6 +349,39 @@ static void server_conn_parse_input(struct server_conn *c, struct slice fresh)
 void server_conn_continue(struct server_conn *c)
 {
 	server_conn_parse_input(c, (struct slice){});
+}
+
+static void on_server_conn_read(struct conn *conn, struct slice bytes)
+{
+	struct server_conn *c = conn_data(conn);
+
+	if (c->lingering) {
+		c->discarded += bytes.n;
+		if (c->discarded > LINGER_BYTES)
+			server_conn_close(c);
+		return;
+	}
+	/* a raw body may take long; any other has one timeout from its head */
+	if (c->live && !c->complete && !c->reply_finished &&
+	    (c->is_special || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
+		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
+	/* a client has no reason to send more than a head before our reply */
+	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
+		server_conn_close(c);
+	else
+		server_conn_parse_input(c, bytes);
+}
+
+static void on_server_conn_end(struct conn *conn, const struct cay_err *err)
+{
+	if (!err)
+		conn_shutdown(conn);
+	server_conn_close(conn_data(conn));
+}
+
+static void on_server_conn_stuck(struct conn *conn)
+{
+	server_conn_close(conn_data(conn));
 }
 
 static struct server_conn *server_conn_new(struct server *s)

@@ -103,7 +103,7 @@ struct conn *server_conn_release_conn(struct server_conn *c);
 void server_conn_hold_output(struct server_conn *c);
 /* Send c->held now. */
 void server_conn_flush(struct server_conn *c);
-void server_conn_handle_sent(struct server_conn *c);
+void on_server_conn_sent(struct conn *conn);
 /* The last reference frees it. */
 void server_conn_unref(struct server_conn *c);
 /* Call conf->answered, once. */
