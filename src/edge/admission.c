@@ -74,8 +74,7 @@ static void admission_peer_key(struct request *rq, uint8_t ret[static PEER_LEN])
 	}
 }
 
-/* The key refusals are counted by: the address, or for requests by way of cay-mcp, which have none,
- * the credential. */
+/* The key refusals are counted by: the address, or the credential for cay-mcp, which has none. */
 static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LEN])
 {
 	struct slice auth = http_header_find(rq->head, "authorization");
@@ -214,8 +213,7 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 	return 0;
 }
 
-bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
-			      void *arg)
+bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool, void *arg)
 {
 	const struct id *t = &rq->actor.tenant;
 	const struct op *op = rq->match.op;
@@ -230,7 +228,8 @@ bool on_edge_request_answered(struct request *rq, int status, enum cay_code code
 			load_shed_record_control_reply(&e->load_shed, t, sizeof(*t), status != 503,
 						       clk_boot_ns(e->clk));
 	}
-	return edge_counters_count_answer(rq, status, code, whole, arg);
+	edge_counters_count_answer(e, rq, status, code);
+	return false;
 }
 
 /* Check Host and Origin; *ret is a new credential in the request's arena. */
@@ -273,27 +272,18 @@ static int admission_finish_refusal(struct edge *e, struct request *rq, int r,
 	return r;
 }
 
-int admission_admit_non_operation(struct edge *e, struct request *rq, struct cay_err *err)
-{
-	struct credential *by = NULL;
-	int r = admission_check_host_and_origin(e, rq, &by, err);
-
-	if (r >= 0)
-		r = admission_authenticate(e, rq, by, err);
-	return r < 0 ? admission_finish_refusal(e, rq, r, err) : 0;
-}
-
 int admission_admit_request(struct request *rq, void *arg, struct cay_err *err)
 {
 	struct edge *e = arg;
 	const struct op *op = rq->match.op;
+	bool anonymous = op && op->scope == SCOPE_PUBLIC;
 	struct credential *by = NULL;
 	int r = admission_check_host_and_origin(e, rq, &by, err);
 
 	if (r >= 0)
-		r = op->scope == SCOPE_PUBLIC ? admission_check_anonymous(e, rq, err)
-					      : admission_authenticate(e, rq, by, err);
-	if (r >= 0 && op->scope != SCOPE_PUBLIC)
+		r = anonymous ? admission_check_anonymous(e, rq, err)
+			      : admission_authenticate(e, rq, by, err);
+	if (r >= 0 && op && !anonymous)
 		r = admission_check_operation(e, rq, err);
 	return r < 0 ? admission_finish_refusal(e, rq, r, err) : 0;
 }

@@ -12,16 +12,15 @@ void edge_counters_open(struct edge_counters *c)
 	c->fds = proc < 0 ? -EBADF : path_open(proc, "fd", O_RDONLY | O_DIRECTORY, 0);
 }
 
-bool edge_counters_count_answer(struct request *rq, int status, enum cay_code code, bool, void *arg)
+void edge_counters_count_answer(struct edge *e, const struct request *rq, int status,
+				enum cay_code code)
 {
-	struct edge *e = arg;
 	unsigned outcome = !status                  ? METRICS_CLIENT_LEFT
 			   : !code && status >= 400 ? METRICS_INSIDE
 						    : (unsigned)code;
 
 	metrics_count_reply(&e->counters.now.replies, rq->match.op, outcome,
 			    uv_hrtime() - rq->begun_ns);
-	return false;
 }
 
 void edge_counters_update(struct edge *e)

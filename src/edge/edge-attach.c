@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A WebSocket on one side, frames of wire/attach.h on the other; each message is one frame, or
- * bare bytes (attach-raw.h).
+ * A WebSocket on one side, frames of wire/attach.h on the other; a message is a frame, or bytes
+ * (attach-raw.h).
  *
  *	opening -> open -> ending -> closed
  *
- * Opening: the sandbox is connected first, so that a command that does not exist is an
- * ordinary 404.  Open: a side that does not read stops only its own direction.  Ending: the
- * sandbox's connection is closed, queued output and a Close are sent, and the client has
- * END_MS from then to reply.
+ * Opening: the sandbox is connected first, so that an unknown command is an ordinary 404.  Open: a
+ * side that does not read stops only its own direction.  Ending: the sandbox's connection is
+ * closed, queued output and a Close are sent, and the client has END_MS from then to reply.
  *
- * Data from a sandbox is inspected no further than a frame's header and braces, except for the
- * last frame to a client without frames.  Less than 1 MiB is held while both sides stall, no
- * buffer while idle.
+ * Only headers and braces of a sandbox's frames are inspected, except for the last one to a client
+ * without frames.  Less than 1 MiB is held while both sides stall, no buffer while idle.
  */
 #include <poll.h>
 
@@ -502,15 +500,14 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 }
 
 /* A client without frames cannot send acks. */
-static int edge_attach_check_acks(const struct request *rq, const char *protocol,
-				  struct cay_err *err)
+static int edge_attach_check_acks(struct request *rq, const char *protocol, struct cay_err *err)
 {
 	const struct exec_attach_query *q = rq->query;
 
 	if (protocol && str_eq(protocol, ATTACH_RAW) && rq->match.op == &ops[OP_EXEC_ATTACH] && q &&
 	    q->acks)
-		return cay_fail(err, CAY_E_INVALID, "'acks' need frames; '%s' has none",
-				ATTACH_RAW);
+		return cay_fail(err, CAY_E_INVALID,
+				"'acks' need frames; '" ATTACH_RAW "' has none");
 	return 0;
 }
 

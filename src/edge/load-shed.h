@@ -14,8 +14,7 @@
  * and rises while it does not.  A tenant below the limit is not affected: capacity is shared
  * max-min fairly without counting the sharers.
  *
- * Cost of refusing: when it takes more than a quarter of the time, refusing more does not help,
- * and the limit rises again.
+ * Cost of refusing: above a quarter of the time, refusing more does not help: the limit rises.
  *
  * Replies of control: a tenant that control refused is refused here for a moment, and for twice
  * as long the next time, until control accepts.

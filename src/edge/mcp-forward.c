@@ -114,7 +114,7 @@ static void mcp_forward_request(struct request *rq, void *arg)
 	struct edge *e = arg;
 	struct cay_err err = {};
 
-	if (admission_admit_non_operation(e, rq, &err) < 0)
+	if (admission_admit_request(rq, e, &err) < 0)
 		request_fail(rq, &err);
 	else if (!e->mcp)
 		request_refuse(

@@ -136,8 +136,7 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-/* Untrusted bytes on the API's origin, where a link opens them in a browser: they must be saved as
- * a file and never run. */
+/* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
 static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {

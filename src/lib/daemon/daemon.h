@@ -16,9 +16,8 @@
 /* 0: continue. 1: the option was handled; exit. -errno: see err. */
 [[nodiscard]] int daemon_parse_options(int argc, char *const *argv, struct settings *ret,
 				       struct cay_err *err);
-/* Start-up of a daemon that is not root: signals, umask, settings (as above), failpoints,
- * the log, slices, fds, no core. as: the user to run it as, for the message to a caller that
- * started it as root. */
+/* Start-up of a daemon that is not root: signals, umask, settings (as above), failpoints, the log,
+ * slices, fds, no core.  as: the user to run it as, for the message when it is root. */
 [[nodiscard]] int daemon_start(int argc, char *const *argv, const char *as, struct settings *ret,
 			       struct log *log, struct cay_err *err);
 /* The value main() returns; the log has the reason. */
@@ -31,8 +30,7 @@ int daemon_exit_status(int r, struct log *log, const struct cay_err *err);
 void daemon_set_short_slices(void);
 /* The daemon's memory holds secrets: write no core, and let no process of the same user read it. */
 [[nodiscard]] int daemon_disable_core_dumps(struct cay_err *err);
-/* Report that the daemon serves: in the log, and to systemd (NOTIFY_SOCKET), which only then
- * starts dependent units. */
+/* Report that the daemon serves: in the log, and to systemd, which then starts dependent units. */
 void daemon_notify_ready(struct log *log);
 /* On SIGHUP: read the settings again and apply those that are `live`; an error changes nothing. */
 void daemon_reload_settings(int argc, char *const *argv, struct settings *now, struct log *log);

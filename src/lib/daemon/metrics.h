@@ -56,8 +56,7 @@ void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcom
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */
 void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value);
-/* For a metric with two labels; and for one of several sources of reply counts, by the first
- * label. */
+/* For a metric with two labels; for one of several sources of replies, by the first label. */
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value);
 void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);

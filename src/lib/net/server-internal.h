@@ -2,8 +2,7 @@
 #ifndef CAY_NET_SERVER_INTERNAL_H
 #define CAY_NET_SERVER_INTERNAL_H
 /*
- * Shared by server.c (sockets), server-conn.c (a connection), request.c (routing, decoding)
- * and reply.c (output).
+ * Shared by server.c (sockets), server-conn.c, request.c (routing, decoding) and reply.c (output).
  *
  * A server_conn is freed in the close callback of its last handle and nowhere else, so every
  * pointer to it stays valid during any callback.  `gone` is called from there as well: never

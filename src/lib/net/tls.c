@@ -154,8 +154,7 @@ static void tls_do_handshake(struct tls *t)
 		t->conn->events->ready(t->conn);
 }
 
-/* Fill the buffer, so that the owner gets one call instead of one per record.  False when there is
- * no more input now. */
+/* Fill the buffer: one call of the owner for many records.  False when there is no more input. */
 static bool tls_decrypt_input(struct tls *t)
 {
 	char *plain = t->conn->shared->plain;
