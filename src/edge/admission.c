@@ -4,7 +4,6 @@
 
 #define PEER_LEN 16
 
-/* Names of this machine only. */
 static const char *const admission_loopback_names[] = { "localhost", "127.0.0.1", "[::1]" };
 
 static bool host_name_equals(struct slice a, struct slice b)

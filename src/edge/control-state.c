@@ -307,11 +307,9 @@ struct control_state_key *control_state_find_key(struct control_state *t,
 	return *control_state_key_slot(t, hash);
 }
 
-const struct control_state_signer *control_state_find_signer(const struct control_state *t,
-							     unsigned which)
+const struct control_state_signer *control_state_find_signer(struct control_state *t, unsigned i)
 {
-	return which < CONTROL_STATE_SIGNERS && t->signers[which].present ? &t->signers[which]
-									  : NULL;
+	return i < CONTROL_STATE_SIGNERS && t->signers[i].present ? &t->signers[i] : NULL;
 }
 
 uint32_t control_state_epoch(const struct control_state *t)

@@ -110,7 +110,6 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 					     const struct id *sandbox, uint16_t port,
 					     struct actor *ret, struct credential *ret_by,
 					     struct cay_err *err);
-/* Whether the credential is costly to verify. */
 bool credential_is_expensive(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of all operations, and conf->find_special. */

@@ -224,14 +224,6 @@ bool proxy_path_is_confined(struct slice path)
 	return true;
 }
 
-static int location_write_below_prefix(const struct proxy_headers *c, struct slice value,
-				       struct buf *out)
-{
-	return proxy_path_is_confined(value)
-		       ? buf_printf(out, "Location: %s%.*s\r\n", c->prefix, (int)value.n, value.p)
-		       : 0;
-}
-
 static int proxy_headers_write_reply_line(const struct proxy_headers *c, const struct http_head *h,
 					  size_t i, struct buf *out)
 {
@@ -244,7 +236,9 @@ static int proxy_headers_write_reply_line(const struct proxy_headers *c, const s
 	if (header_has_prefix(name, "sec-websocket-"))
 		return c->upgrade ? header_line_write(out, name, value) : 0;
 	if (c->prefix && http_equals_nocase(name, "location"))
-		return location_write_below_prefix(c, value, out);
+		return proxy_path_is_confined(value) ? buf_printf(out, "Location: %s%.*s\r\n",
+								  c->prefix, (int)value.n, value.p)
+						     : 0;
 	if (c->prefix)
 		return header_is_one_of(api_origin_reply_headers, name)
 			       ? header_line_write(out, name, value)

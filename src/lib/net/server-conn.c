@@ -13,9 +13,8 @@
 /* Free what the request held; the connection may serve another. */
 static void server_conn_reset_request(struct server_conn *c)
 {
-	c->live = c->in_handler = c->raw = c->is_special = c->reply_begun = c->reply_finished =
-		false;
-	c->paused = c->want_drain = c->bodiless = c->answer_reported = false;
+	c->live = c->in_handler = c->raw = c->is_special = c->reply_begun = false;
+	c->paused = c->want_drain = c->bodiless = c->answer_reported = c->reply_finished = false;
 	c->code = CAY_OK;
 	c->route = NULL;
 	arena_fini(&c->rq.arena);

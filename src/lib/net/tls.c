@@ -381,14 +381,6 @@ static int tls_create_ssl(struct tls *t, const struct tls_layer *l)
 	return 0;
 }
 
-static int tls_alloc_buffers(struct conn_shared *room)
-{
-	room->cipher.max = CIPHER_MAX;
-	if (!room->plain)
-		room->plain = malloc(CONN_READ + RECORD_MAX);
-	return room->plain ? 0 : -ENOMEM;
-}
-
 static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 {
 	static const struct conn_filter filter = { .input = tls_filter_input,
@@ -403,9 +395,10 @@ static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 
 	if (!t)
 		return -ENOMEM;
-	r = tls_alloc_buffers(c->shared);
-	if (r >= 0)
-		r = tls_create_ssl(t, l);
+	c->shared->cipher.max = CIPHER_MAX;
+	if (!c->shared->plain)
+		c->shared->plain = malloc(CONN_READ + RECORD_MAX);
+	r = c->shared->plain ? tls_create_ssl(t, l) : -ENOMEM;
 	ERR_clear_error();
 	if (r < 0) {
 		SSL_free(t->ssl);
