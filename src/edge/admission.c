@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include "auth/key.h"
 #include "edge/edge.h"
 
 #define PEER_LEN 16
 
-/* Names of this machine only. */
 static const char *const admission_loopback_names[] = { "localhost", "127.0.0.1", "[::1]" };
 
 static bool host_name_equals(struct slice a, struct slice b)
@@ -17,13 +13,11 @@ static bool host_name_equals(struct slice a, struct slice b)
 
 static bool word_list_has(const char *words, struct slice want)
 {
-	struct slice left = slice_of(words), word;
+	struct slice left = slice_of(words);
 
-	while (left.n) {
-		word = slice_cut(&left, ' ');
-		if (host_name_equals(word, want))
+	while (left.n)
+		if (host_name_equals(slice_cut(&left, ' '), want))
 			return true;
-	}
 	return false;
 }
 
@@ -79,8 +73,7 @@ static void admission_peer_key(struct request *rq, uint8_t ret[static PEER_LEN])
 	}
 }
 
-/* The key refusals are counted by: the address, or for requests by way of cay-mcp, which have none,
- * the credential. */
+/* The key refusals are counted by: the address, or the credential for cay-mcp, which has none. */
 static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LEN])
 {
 	struct slice auth = http_header_find(rq->head, "authorization");
@@ -94,9 +87,12 @@ static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LE
 	memcpy(ret, hash, PEER_LEN);
 }
 
-static int admission_refuse_overloaded(struct cay_err *err)
+static int admission_check_load(struct edge *e, enum load_shed_kind kind, const void *who, size_t n,
+				uint64_t now, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_OVERLOADED, "the server is overloaded");
+	return load_shed_try_admit(&e->load_shed, kind, who, n, now)
+		       ? 0
+		       : cay_fail(err, CAY_E_OVERLOADED, "the server is overloaded");
 }
 
 /* Measure the busy time of a loop round, or of the part since the last call. */
@@ -132,9 +128,7 @@ static int admission_check_anonymous(struct edge *e, struct request *rq, struct 
 	admission_peer_key(rq, peer);
 	if (!rate_limiter_try_acquire(e->anonymous_rates, peer, sizeof(peer), now))
 		return admission_refuse_peer_rate(e, peer, err);
-	return load_shed_try_admit(&e->load_shed, SHED_STRANGER, NULL, 0, now)
-		       ? 0
-		       : admission_refuse_overloaded(err);
+	return admission_check_load(e, SHED_STRANGER, NULL, 0, now, err);
 }
 
 static int admission_authenticate(struct edge *e, struct request *rq, struct credential *by,
@@ -143,17 +137,17 @@ static int admission_authenticate(struct edge *e, struct request *rq, struct cre
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t share[PEER_LEN];
 	bool spent;
+	int r = 0;
 
 	admission_failure_key(rq, share);
 	/* signatures are not verified for a caller over its share */
-	if (credential_is_expensive(e, rq->head) &&
-	    !load_shed_try_admit(&e->load_shed, SHED_STRANGER, share, sizeof(share), now))
-		return admission_refuse_overloaded(err);
+	if (credential_is_expensive(e, rq->head))
+		r = admission_check_load(e, SHED_STRANGER, share, sizeof(share), now, err);
+	if (r < 0)
+		return r;
 	spent = rate_limiter_is_exhausted(e->failure_rates, share, sizeof(share), now);
-	return admission_check_authenticated(
-		e, rq,
-		authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err),
-		err);
+	r = authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err);
+	return admission_check_authenticated(e, rq, r, err);
 }
 
 /* The id whose rate applies: viewers of a preview must not use up the tenant's. */
@@ -187,9 +181,7 @@ int admission_check_authenticated(struct edge *e, struct request *rq, int r, str
 		return r;
 	}
 	if (rate_limiter_try_acquire(e->tenant_rates, who, sizeof(*who), now))
-		return load_shed_try_admit(&e->load_shed, SHED_TENANT, who, sizeof(*who), now)
-			       ? 0
-			       : admission_refuse_overloaded(err);
+		return admission_check_load(e, SHED_TENANT, who, sizeof(*who), now, err);
 	e->counters.now.refused[METRICS_TENANT_RATE]++;
 	return cay_fail(err, CAY_E_RATE, "the tenant exceeds its rate of %llu requests a second",
 			(unsigned long long)e->settings.edge_rate);
@@ -220,8 +212,7 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 	return 0;
 }
 
-bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
-			      void *arg)
+bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool, void *arg)
 {
 	const struct id *t = &rq->actor.tenant;
 	const struct op *op = rq->match.op;
@@ -236,7 +227,8 @@ bool on_edge_request_answered(struct request *rq, int status, enum cay_code code
 			load_shed_record_control_reply(&e->load_shed, t, sizeof(*t), status != 503,
 						       clk_boot_ns(e->clk));
 	}
-	return edge_counters_count_answer(rq, status, code, whole, arg);
+	edge_counters_count_answer(e, rq, status, code);
+	return false;
 }
 
 /* Check Host and Origin; *ret is a new credential in the request's arena. */
@@ -279,27 +271,18 @@ static int admission_finish_refusal(struct edge *e, struct request *rq, int r,
 	return r;
 }
 
-int admission_admit_non_operation(struct edge *e, struct request *rq, struct cay_err *err)
-{
-	struct credential *by = NULL;
-	int r = admission_check_host_and_origin(e, rq, &by, err);
-
-	if (r >= 0)
-		r = admission_authenticate(e, rq, by, err);
-	return r < 0 ? admission_finish_refusal(e, rq, r, err) : 0;
-}
-
 int admission_admit_request(struct request *rq, void *arg, struct cay_err *err)
 {
 	struct edge *e = arg;
 	const struct op *op = rq->match.op;
+	bool anonymous = op && op->scope == SCOPE_PUBLIC;
 	struct credential *by = NULL;
 	int r = admission_check_host_and_origin(e, rq, &by, err);
 
 	if (r >= 0)
-		r = op->scope == SCOPE_PUBLIC ? admission_check_anonymous(e, rq, err)
-					      : admission_authenticate(e, rq, by, err);
-	if (r >= 0 && op->scope != SCOPE_PUBLIC)
+		r = anonymous ? admission_check_anonymous(e, rq, err)
+			      : admission_authenticate(e, rq, by, err);
+	if (r >= 0 && op && !anonymous)
 		r = admission_check_operation(e, rq, err);
 	return r < 0 ? admission_finish_refusal(e, rq, r, err) : 0;
 }

@@ -2,7 +2,6 @@
 #include "edge/attach-raw.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "ops/types.h"
 
@@ -70,13 +69,6 @@ static struct attach_raw_output attach_raw_close_for_error(const struct frame *f
 				body.error.message);
 }
 
-static struct attach_raw_output attach_raw_close_for_gap(const struct frame *f)
-{
-	uint64_t at = f->offset + frame_gap_decode(f);
-
-	return attach_raw_close(ATTACH_MISSED, "stdout goes on at %llu", (unsigned long long)at);
-}
-
 /* Only the first one sets the offset: later ones acknowledge our own data. */
 static struct attach_raw_output attach_raw_set_stdin_offset(struct attach_raw *r,
 							    const struct frame *f)
@@ -100,7 +92,11 @@ struct attach_raw_output attach_raw_convert_frame(struct attach_raw *r, const st
 		return (struct attach_raw_output){ .bytes = { (const char *)f->content,
 							      heard ? f->length : 0 } };
 	case FRAME_GAP:
-		return heard ? attach_raw_close_for_gap(f) : (struct attach_raw_output){};
+		if (heard)
+			return attach_raw_close(ATTACH_MISSED, "stdout goes on at %llu",
+						(unsigned long long)f->offset +
+							frame_gap_decode(f));
+		return (struct attach_raw_output){};
 	case FRAME_TAKEN:
 	case FRAME_EOF:
 		return attach_raw_set_stdin_offset(r, f);

@@ -11,8 +11,8 @@
  * stderr is read and dropped: a command that writes much there must not be blocked by a client
  * that cannot receive it.  Missing bytes are never skipped: a gap ends the connection.
  *
- * No I/O.  The sandbox is untrusted: of its JSON only words of our own tables and a truncated
- * message reach the client.
+ * No I/O.  The sandbox is untrusted: of its JSON only words of our tables and a truncated message
+ * reach the client.
  */
 #include "net/ws.h"
 #include "wire/attach.h"
@@ -33,8 +33,7 @@ struct attach_raw_output {
 
 /* A frame of the sandbox, checked by attach_frame_decode(). */
 struct attach_raw_output attach_raw_convert_frame(struct attach_raw *r, const struct frame *f);
-/* Append a client's message, or a part of one, to `to` as stdin frames.  An empty message is the
- * end of stdin. */
+/* Append a client's message, or a part of one, as stdin frames; an empty one ends stdin. */
 [[nodiscard]] int attach_raw_convert_message(struct attach_raw *r, const struct ws_event *ev,
 					     struct buf *to);
 #endif

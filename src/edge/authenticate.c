@@ -98,15 +98,16 @@ static struct token_keys authenticate_token_keys(const struct edge *e, uint64_t 
 static int credential_from_token(const struct edge *e, const struct token *t,
 				 struct credential *ret, struct cay_err *err)
 {
-	unsigned sign = t->key % CONTROL_STATE_SIGNERS;
+	unsigned signer = t->key % CONTROL_STATE_SIGNERS;
 
 	if (control_state_token_is_revoked(e->control_state, &t->sandbox, t->epoch, t->nonce))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token was revoked");
 	*ret = (struct credential){
 		.kind = CREDENTIAL_TOKEN,
 		.until_ms = (t->not_after + 1) * 1000,
-		.signer = (uint8_t)sign,
-		.signer_generation = control_state_find_signer(e->control_state, sign)->generation,
+		.signer = (uint8_t)signer,
+		.signer_generation =
+			control_state_find_signer(e->control_state, signer)->generation,
 		.epoch = t->epoch,
 		.sandbox = t->sandbox
 	};
@@ -205,15 +206,19 @@ static int authenticate_jwt(struct edge *e, struct slice text, uint64_t now_s, s
 	return 0;
 }
 
+static bool credential_has_prefix(struct slice text, struct slice prefix)
+{
+	return text.n > prefix.n && memcmp(text.p, prefix.p, prefix.n) == 0;
+}
+
 bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 {
 	struct cay_err err = {};
 	struct slice text;
 
 	return e->jwks && credential_find_bearer(head, &text, &err) >= 0 &&
-	       !(text.n > 4 && memcmp(text.p, "cay_", 4) == 0) &&
-	       !(text.n > sizeof(TOKEN_PREFIX) - 1 &&
-		 memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0);
+	       !credential_has_prefix(text, SLICE("cay_")) &&
+	       !credential_has_prefix(text, SLICE(TOKEN_PREFIX));
 }
 
 /* "GET target&token=...", created by tree.link.  The token ends the target and everything before it
@@ -244,10 +249,9 @@ int authenticate_request(struct edge *e, const struct http_head *head, bool expe
 	r = credential_find_bearer(head, &text, err);
 	if (r < 0)
 		return r;
-	if (text.n > 4 && memcmp(text.p, "cay_", 4) == 0)
+	if (credential_has_prefix(text, SLICE("cay_")))
 		return authenticate_key(e, text, now_ms, ret, ret_by, err);
-	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
-	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
+	if (credential_has_prefix(text, SLICE(TOKEN_PREFIX)))
 		return authenticate_token(e, text, NULL, now_s, ret, ret_by, err);
 	/* a key costs one hash and a token one HMAC; a JWT costs parsing and RSA */
 	if (!expensive)

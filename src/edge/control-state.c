@@ -2,11 +2,7 @@
 #include "edge/control-state.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "ops/op.h"
 
 static_assert(PUSH_STATES == SB_NUM_STATES);
@@ -120,8 +116,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 	struct control_state_sandbox **at = control_state_sandbox_slot(t, &p->id), *s = *at;
 
 	if (p->value >= SB_TERMINATED) {
-		if (s)
-			(void)control_state_remove_sandbox(t, at);
+		(void)control_state_remove_sandbox(t, at);
 		return 0;
 	}
 	if (!s) {
@@ -306,21 +301,15 @@ struct control_state_sandbox *control_state_find_sandbox(struct control_state *t
 	return s && !s->gone ? s : NULL;
 }
 
-struct control_state_key *control_state_find_key(const struct control_state *t,
+struct control_state_key *control_state_find_key(struct control_state *t,
 						 const uint8_t hash[static 32])
 {
-	struct control_state_key *k = t->keys[control_state_bucket(hash + 32)];
-
-	while (k && !control_state_hash_equals(k->hash, hash))
-		k = k->next;
-	return k;
+	return *control_state_key_slot(t, hash);
 }
 
-const struct control_state_signer *control_state_find_signer(const struct control_state *t,
-							     unsigned which)
+const struct control_state_signer *control_state_find_signer(struct control_state *t, unsigned i)
 {
-	return which < CONTROL_STATE_SIGNERS && t->signers[which].present ? &t->signers[which]
-									  : NULL;
+	return i < CONTROL_STATE_SIGNERS && t->signers[i].present ? &t->signers[i] : NULL;
 }
 
 uint32_t control_state_epoch(const struct control_state *t)

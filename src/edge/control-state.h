@@ -59,11 +59,10 @@ bool control_state_is_ready(const struct control_state *t);
 /* NULL: not known. */
 struct control_state_sandbox *control_state_find_sandbox(struct control_state *t,
 							 const struct id *id);
-struct control_state_key *control_state_find_key(const struct control_state *t,
+struct control_state_key *control_state_find_key(struct control_state *t,
 						 const uint8_t hash[static 32]);
-/* which: a key's number modulo CONTROL_STATE_SIGNERS. */
-const struct control_state_signer *control_state_find_signer(const struct control_state *t,
-							     unsigned which);
+/* i: a key's number modulo CONTROL_STATE_SIGNERS. */
+const struct control_state_signer *control_state_find_signer(struct control_state *t, unsigned i);
 uint32_t control_state_epoch(const struct control_state *t);
 /* Whether a token was revoked.  False for an unknown sandbox. */
 bool control_state_token_is_revoked(struct control_state *t, const struct id *sandbox,

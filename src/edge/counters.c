@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/counters.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include "base/path.h"
 #include "edge/edge.h"
 
@@ -15,28 +12,15 @@ void edge_counters_open(struct edge_counters *c)
 	c->fds = proc < 0 ? -EBADF : path_open(proc, "fd", O_RDONLY | O_DIRECTORY, 0);
 }
 
-bool edge_counters_count_answer(struct request *rq, int status, enum cay_code code, bool, void *arg)
+void edge_counters_count_answer(struct edge *e, const struct request *rq, int status,
+				enum cay_code code)
 {
-	struct edge *e = arg;
 	unsigned outcome = !status                  ? METRICS_CLIENT_LEFT
 			   : !code && status >= 400 ? METRICS_INSIDE
 						    : (unsigned)code;
 
 	metrics_count_reply(&e->counters.now.replies, rq->match.op, outcome,
 			    uv_hrtime() - rq->begun_ns);
-	return false;
-}
-
-static void edge_counters_read_memory(struct edge_counters *c)
-{
-	char text[128];
-	ssize_t n = c->statm < 0 ? -1 : pread(c->statm, text, sizeof(text), 0);
-	struct slice rest = { text, n > 0 ? (size_t)n : 0 };
-	uint64_t pages;
-
-	(void)slice_cut(&rest, ' ');
-	if (str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / KIB(64), &pages) >= 0)
-		c->now.memory = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void edge_counters_update(struct edge *e)
@@ -49,7 +33,7 @@ void edge_counters_update(struct edge *e)
 		c->now.conns += server_count_connections(e->servers[i]);
 	c->now.open = e->n_live_requests;
 	c->now.log_lost = e->log.lost;
-	edge_counters_read_memory(c);
+	(void)metrics_read_memory(c->statm, &c->now.memory);
 	/* since Linux 6.2 the directory's size is the number of fds */
 	if (c->fds >= 0 && fstat(c->fds, &st) >= 0)
 		c->now.fds = (uint64_t)st.st_size;

@@ -4,8 +4,7 @@
 /*
  * counters - counters of the edge, reported to control
  *
- * An edge has no socket for metrics: control receives changes once a second and shows them with
- * its own metrics.
+ * An edge has no socket for metrics: once a second it sends changes to control, which shows them.
  */
 #include "daemon/metrics.h"
 #include "net/server.h"
@@ -21,13 +20,12 @@ struct edge_counters {
 
 /* Call before confinement, which blocks opening files. */
 void edge_counters_open(struct edge_counters *c);
-/* conf->answered of the servers. */
-bool edge_counters_count_answer(struct request *rq, int status, enum cay_code code, bool whole,
-				void *arg);
+void edge_counters_count_answer(struct edge *e, const struct request *rq, int status,
+				enum cay_code code);
 /* Update the values that are sampled. */
 void edge_counters_update(struct edge *e);
 /* The next record to report; false when there is none. */
 [[nodiscard]] bool edge_counters_next_report(struct edge_counters *c, struct push *ret);
-/* A new control connection: report everything again. */
+/* Of a new control connection: report everything again. */
 void edge_counters_mark_unreported(struct edge_counters *c);
 #endif

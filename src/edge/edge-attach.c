@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A WebSocket on one side, frames of wire/attach.h on the other; each message is one frame, or
- * bare bytes (attach-raw.h).
+ * A WebSocket on one side, frames of wire/attach.h on the other; a message is a frame, or bytes
+ * (attach-raw.h).
  *
  *	opening -> open -> ending -> closed
  *
- * Opening: the sandbox is connected first, so that a command that does not exist is an
- * ordinary 404.  Open: a side that does not read stops only its own direction.  Ending: the
- * sandbox's connection is closed, queued output and a Close are sent, and the client has
- * END_MS from then to reply.
+ * Opening: the sandbox is connected first, so that an unknown command is an ordinary 404.  Open: a
+ * side that does not read stops only its own direction.  Ending: the sandbox's connection is
+ * closed, queued output and a Close are sent, and the client has END_MS from then to reply.
  *
- * Data from a sandbox is inspected no further than a frame's header and braces, except for the
- * last frame to a client without frames.  Less than 1 MiB is held while both sides stall, no
- * buffer while idle.
+ * Only headers and braces of a sandbox's frames are inspected, except for the last one to a client
+ * without frames.  Less than 1 MiB is held while both sides stall, no buffer while idle.
  */
 #include <poll.h>
 
@@ -54,10 +52,7 @@ static void edge_attach_unref(struct edge_attach *a)
 {
 	if (--a->open)
 		return;
-	if (a->prev)
-		a->prev->next = a->next;
-	else
-		a->edge->attaches = a->next;
+	*(a->prev ? &a->prev->next : &a->edge->attaches) = a->next;
 	if (a->next)
 		a->next->prev = a->prev;
 	ws_fini(&a->ws);
@@ -73,19 +68,11 @@ static void on_edge_attach_timer_closed(uv_handle_t *h)
 	edge_attach_unref(h->data);
 }
 
-static void on_edge_attach_client_closed(struct conn *c)
+static void on_edge_attach_conn_closed(struct conn *c)
 {
 	struct edge_attach *a = conn_data(c);
 
-	a->client = NULL;
-	edge_attach_unref(a);
-}
-
-static void on_edge_attach_sandbox_closed(struct conn *c)
-{
-	struct edge_attach *a = conn_data(c);
-
-	a->sandbox = NULL;
+	*(c == a->client ? &a->client : &a->sandbox) = NULL;
 	edge_attach_unref(a);
 }
 
@@ -161,6 +148,16 @@ static void edge_attach_end_with_code(struct edge_attach *a, unsigned code, cons
 	edge_attach_end(a);
 }
 
+static void edge_attach_end_for_drain(struct edge_attach *a)
+{
+	edge_attach_end_with_code(a, WS_GOING_AWAY, "the server is stopping; reconnect by offset");
+}
+
+static void edge_attach_end_no_memory(struct edge_attach *a)
+{
+	edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+}
+
 /* Keep the unparsed rest in b, where it may be already. */
 static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool copied,
 				      struct slice rest)
@@ -174,8 +171,6 @@ static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool
 		b->max = IN_MAX;
 	}
 }
-
-/* From the sandbox */
 
 static int edge_attach_send_frame(struct edge_attach *a, const struct frame *f, struct slice whole)
 {
@@ -212,7 +207,7 @@ static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 	}
 	if ((a->is_raw ? edge_attach_send_raw_bytes(a, &f)
 		       : edge_attach_send_frame(a, &f, (struct slice){ in->p, (size_t)n })) < 0) {
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 		return false;
 	}
 	in->p += n;
@@ -227,7 +222,7 @@ static void edge_attach_move_output(struct edge_attach *a, struct slice fresh)
 	bool full;
 
 	if (copied && buf_append(&a->from_sandbox, fresh.p, fresh.n) < 0) {
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 		return;
 	}
 	if (copied)
@@ -249,8 +244,6 @@ static void on_edge_attach_sandbox_end(struct conn *c, const struct cay_err *)
 {
 	edge_attach_end_with_code(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
 }
-
-/* From the client */
 
 static void on_edge_attach_paused_timer(uv_timer_t *t)
 {
@@ -283,14 +276,14 @@ static void edge_attach_accept_frame(struct edge_attach *a, struct slice msg)
 		edge_attach_end_with_code(
 			a, WS_POLICY, "a message must be one whole frame that a client may send");
 	else if (!a->sandbox_stuck && buf_append(&a->to_sandbox, msg.p, msg.n) < 0)
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 }
 
 static void edge_attach_accept_raw_bytes(struct edge_attach *a, const struct ws_event *ev)
 {
 	if (!a->ending && !a->sandbox_stuck &&
 	    attach_raw_convert_message(&a->raw, ev, &a->to_sandbox) < 0)
-		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_no_memory(a);
 }
 
 static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type type,
@@ -404,8 +397,6 @@ static void on_edge_attach_sandbox_sent(struct conn *c)
 	edge_attach_resume_input(conn_data(c));
 }
 
-/* Opening */
-
 struct edge_attach_opening {
 	struct edge *edge;
 	struct ws_answer answer;
@@ -460,19 +451,18 @@ static void edge_attach_begin(struct edge_attach *a, struct slice from_client,
 						   .end = on_edge_attach_client_end,
 						   .sent = on_edge_attach_client_sent,
 						   .stuck = on_edge_attach_client_stuck,
-						   .closed = on_edge_attach_client_closed };
+						   .closed = on_edge_attach_conn_closed };
 	static const struct conn_events there = { .read = on_edge_attach_sandbox_read,
 						  .end = on_edge_attach_sandbox_end,
 						  .sent = on_edge_attach_sandbox_sent,
 						  .stuck = on_edge_attach_sandbox_stuck,
-						  .closed = on_edge_attach_sandbox_closed };
+						  .closed = on_edge_attach_conn_closed };
 
 	conn_set_owner(a->client, &client, a, WS_OUT_MAX);
 	conn_set_owner(a->sandbox, &there, a, THERE_MARK + FRAME_WHOLE);
 	conn_set_reading(a->client, true);
 	if (a->edge->draining)
-		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server is stopping; reconnect by offset");
+		edge_attach_end_for_drain(a);
 	if (!a->ending)
 		edge_attach_move_output(a, from_there);
 	if (!a->closing && from_client.n)
@@ -510,15 +500,14 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 }
 
 /* A client without frames cannot send acks. */
-static int edge_attach_check_acks(const struct request *rq, const char *protocol,
-				  struct cay_err *err)
+static int edge_attach_check_acks(struct request *rq, const char *protocol, struct cay_err *err)
 {
 	const struct exec_attach_query *q = rq->query;
 
 	if (protocol && str_eq(protocol, ATTACH_RAW) && rq->match.op == &ops[OP_EXEC_ATTACH] && q &&
 	    q->acks)
-		return cay_fail(err, CAY_E_INVALID, "'acks' need frames; '%s' has none",
-				ATTACH_RAW);
+		return cay_fail(err, CAY_E_INVALID,
+				"'acks' need frames; '" ATTACH_RAW "' has none");
 	return 0;
 }
 
@@ -562,6 +551,5 @@ void edge_attach_drain_all(struct edge *e)
 {
 	e->draining = true;
 	for (struct edge_attach *a = e->attaches; a; a = a->next)
-		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server is stopping; reconnect by offset");
+		edge_attach_end_for_drain(a);
 }

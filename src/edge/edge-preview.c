@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
 #include "edge/edge.h"
 #include "net/proxy.h"
 
@@ -24,7 +22,6 @@ struct preview_target {
 struct preview_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge *edge;
 	struct control_state_sandbox *sandbox;
 	char prefix[sizeof(preview_path_prefix) + ID_TEXT_LEN + sizeof(preview_path_ports) + 5];
 	char host[PREVIEW_HOST_MAX + 8];
@@ -63,8 +60,6 @@ int edge_preview_open(struct edge *e, struct cay_err *err)
 	}
 	return 0;
 }
-
-/* Parsing */
 
 static bool preview_skip_prefix(struct slice *s, struct slice with)
 {
@@ -109,8 +104,6 @@ static bool preview_target_find(const struct edge *e, const struct http_head *h,
 	return ret->by_host || preview_target_parse_path(h->target, ret);
 }
 
-/* Forwarding */
-
 static void preview_request_end(struct live_request *g, const struct cay_err *why)
 {
 	forward_cancel(&((struct preview_request *)g)->hold, why);
@@ -121,7 +114,7 @@ static void on_preview_request_done(void *arg)
 	struct preview_request *l = arg;
 
 	live_request_remove(&l->live);
-	control_state_leave_sandbox(l->edge->control_state, l->sandbox);
+	control_state_leave_sandbox(l->live.edge->control_state, l->sandbox);
 	free(l);
 }
 
@@ -156,7 +149,6 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 		request_no_memory(rq);
 		return;
 	}
-	l->edge = e;
 	l->sandbox = s;
 	memcpy(l->host, host.p, host.n);
 	conf.path = path.data;
@@ -179,12 +171,7 @@ static void preview_request_start(struct edge *e, struct request *rq,
 
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
-	else if (s->state != SB_RUNNING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->n_requests >= LOOKS_MAX) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
-	} else
+	else if (route_check_sandbox(rq, s, LOOKS_MAX))
 		preview_request_forward(e, rq, p, s);
 }
 
@@ -209,8 +196,6 @@ static void preview_request_by_path(struct request *rq, void *arg)
 	else
 		preview_request_start(e, rq, &p);
 }
-
-/* On a host of its own */
 
 /* Remove the token from the query; the rest stays unchanged. */
 static bool preview_token_extract(struct slice target, struct slice *ret_token, struct buf *rest)

@@ -82,23 +82,18 @@ struct edge {
 	bool draining;
 };
 
-/* control-feed.c: connect to control, and reconnect whenever it is lost. */
+/* control-feed.c: connect to control, and reconnect when it is lost. */
 [[nodiscard]] int control_feed_start(struct edge *e, struct cay_err *err);
 /* Control is connected but silent: it hangs or is stopped. */
 bool control_feed_is_hung(const struct edge *e);
 
-/* admission.c, authenticate.c: conf->admit of the servers, which sets a struct credential as the
- * request's data. */
+/* admission.c, authenticate.c: conf->admit of the servers sets a struct credential as rq->data.  A
+ * request without an operation needs a credential. */
 request_admit admission_admit_request;
 void admission_measure_loop_round(struct edge *e);
-bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
-			      void *arg);
-/* Apply the rate limits after authentication; r is its result.  May fail with another error
- * than r. */
+bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool, void *arg);
+/* Apply the rate limits after authentication, whose result is r; the error may be another. */
 [[nodiscard]] int admission_check_authenticated(struct edge *e, struct request *rq, int r,
-						struct cay_err *err);
-/* admission_admit_request() for a request that is no operation but needs a credential. */
-[[nodiscard]] int admission_admit_non_operation(struct edge *e, struct request *rq,
 						struct cay_err *err);
 bool admission_host_is_ours(const struct edge *e, struct slice host);
 bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
@@ -115,11 +110,12 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 					     const struct id *sandbox, uint16_t port,
 					     struct actor *ret, struct credential *ret_by,
 					     struct cay_err *err);
-/* Whether the credential is costly to verify. */
 bool credential_is_expensive(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of all operations, and conf->find_special. */
 request_fn route_request;
+/* False: the sandbox is not running or has that many requests, and the request was refused. */
+bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
 /* mcp-forward.c: the handler of /mcp; open cay-mcp's socket, and serve its calls back. */

@@ -28,13 +28,6 @@ static bool credential_is_valid(const struct edge *e, const struct credential *p
 	return true;
 }
 
-static void live_request_end(struct edge *e, struct live_request *g, const struct cay_err *why)
-{
-	e->counters.now.cut += !g->was_ended;
-	g->was_ended = true;
-	g->end(g, why);
-}
-
 void live_requests_check_all(struct edge *e)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS;
@@ -47,12 +40,15 @@ void live_requests_check_all(struct edge *e)
 		     good = credential_is_valid(e, &g->credential, now_ms);
 
 		next = g->next;
-		if (here && good)
+		if (here && good) {
 			g->suspect = false;
-		else if (!g->suspect)
+		} else if (!g->suspect) {
 			g->suspect = true;
-		else
-			live_request_end(e, g, good ? &gone : &over);
+		} else {
+			e->counters.now.cut += !g->was_ended;
+			g->was_ended = true;
+			g->end(g, good ? &gone : &over);
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/load-shed.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
@@ -107,12 +105,11 @@ static void load_shed_finish_interval(struct load_shed *s, uint64_t now)
 	s->busy_ns = s->refusing_ns = s->n_rounds = s->n_done = s->n_refused = 0;
 }
 
-void load_shed_add_loop_round(struct load_shed *s, uint64_t took_ns, uint64_t refusing_ns,
-			      uint64_t now)
+void load_shed_add_loop_round(struct load_shed *s, uint64_t took, uint64_t refusing, uint64_t now)
 {
 	s->n_rounds++;
-	s->busy_ns += took_ns;
-	s->refusing_ns += refusing_ns;
+	s->busy_ns += took;
+	s->refusing_ns += refusing;
 	if (now - s->began_ns >= SHED_INTERVAL_NS)
 		load_shed_finish_interval(s, now);
 }

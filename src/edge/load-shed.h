@@ -14,8 +14,7 @@
  * and rises while it does not.  A tenant below the limit is not affected: capacity is shared
  * max-min fairly without counting the sharers.
  *
- * Cost of refusing: when it takes more than a quarter of the time, refusing more does not help,
- * and the limit rises again.
+ * Cost of refusing: above a quarter of the time, refusing more does not help: the limit rises.
  *
  * Replies of control: a tenant that control refused is refused here for a moment, and for twice
  * as long the next time, until control accepts.
@@ -51,9 +50,8 @@ struct load_shed {
 
 [[nodiscard]] int load_shed_init(struct load_shed *s, uint64_t now);
 void load_shed_fini(struct load_shed *s);
-/* Busy time of a loop round, and the part of it spent refusing. */
-void load_shed_add_loop_round(struct load_shed *s, uint64_t took_ns, uint64_t refusing_ns,
-			      uint64_t now);
+/* Busy ns of a loop round, and the part of them spent refusing. */
+void load_shed_add_loop_round(struct load_shed *s, uint64_t took, uint64_t refusing, uint64_t now);
 /* Time of one quick answer. */
 void load_shed_add_answer_time(struct load_shed *s, uint64_t took_ns);
 /* False: refuse the request. */
@@ -64,7 +62,6 @@ void load_shed_count_done(struct load_shed *s);
 /* False: control has just refused this tenant. */
 [[nodiscard]] bool load_shed_can_ask_control(struct load_shed *s, const void *who, size_t n,
 					     uint64_t now);
-/* Record control's reply. */
 void load_shed_record_control_reply(struct load_shed *s, const void *who, size_t n, bool made,
 				    uint64_t now);
 #endif

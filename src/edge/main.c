@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <stdio.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
@@ -242,8 +238,6 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	return edge_start_servers(e, err);
 }
 
-/* Stopping */
-
 static void edge_drain(void *arg)
 {
 	struct edge *e = arg;
@@ -266,14 +260,9 @@ static unsigned edge_count_connections(const void *arg)
 
 static int edge_run(struct edge *e, struct cay_err *err)
 {
-	static struct daemon_stop stop = { .drain = edge_drain,
-					   .count_open = edge_count_connections };
 	int r;
 
-	stop.loop = &e->loop;
-	stop.log = &e->log;
-	stop.arg = e;
-	daemon_stop_on_signals(&stop);
+	daemon_stop_on_signals(&e->loop, &e->log, edge_drain, edge_count_connections, e);
 	r = confine_daemon(err);
 	if (r < 0)
 		return r;

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "edge/edge.h"
@@ -18,7 +14,6 @@
 struct mcp_forward {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge *edge;
 };
 
 /* The headers of MCP; no others are forwarded. */
@@ -70,19 +65,17 @@ static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct 
 	to[n++] = (struct relay_header){ "Cay-Host", host };
 	to[n++] = (struct relay_header){ "Authorization", auth };
 	for (size_t i = 0; i < ARRAY_SIZE(mcp_forward_header_names); i++) {
+		const char *written = mcp_forward_header_names[i].written;
 		struct slice v = http_header_find(rq->head, mcp_forward_header_names[i].name);
 		char *text = v.p ? mcp_forward_copy_value(rq, v, VALUE_MAX) : NULL;
 
 		if (v.p && !text)
-			return cay_fail(err, CAY_E_HEADERS, "%s is too long",
-					mcp_forward_header_names[i].written);
+			return cay_fail(err, CAY_E_HEADERS, "%s is too long", written);
 		for (size_t k = 0; v.p && k < v.n; k++)
 			if (v.p[k] < ' ' || v.p[k] > '~')
-				return cay_fail(err, CAY_E_INVALID, "%s is not ASCII",
-						mcp_forward_header_names[i].written);
+				return cay_fail(err, CAY_E_INVALID, "%s is not ASCII", written);
 		if (text)
-			to[n++] =
-				(struct relay_header){ mcp_forward_header_names[i].written, text };
+			to[n++] = (struct relay_header){ written, text };
 	}
 	*ret = n;
 	return 0;
@@ -110,7 +103,6 @@ static void mcp_forward_start(struct edge *e, struct request *rq)
 		request_no_memory(rq);
 		return;
 	}
-	f->edge = e;
 	live_request_add(e, &f->live, rq, NULL, mcp_forward_end);
 	conf.handle = &f->hold;
 	conf.arg = f;
@@ -122,7 +114,7 @@ static void mcp_forward_request(struct request *rq, void *arg)
 	struct edge *e = arg;
 	struct cay_err err = {};
 
-	if (admission_admit_non_operation(e, rq, &err) < 0)
+	if (admission_admit_request(rq, e, &err) < 0)
 		request_fail(rq, &err);
 	else if (!e->mcp)
 		request_refuse(

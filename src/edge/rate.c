@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/rate.h"
 
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/clock.h"

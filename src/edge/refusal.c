@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/refusal.h"
 
-#include <string.h>
-
 static void refusal_increment(uint32_t *n)
 {
 	if (*n < UINT32_MAX)

@@ -4,9 +4,8 @@
 /*
  * refusal - refused requests, summed up until reported to control
  *
- * A row for each peer, reason and key, REFUSALS_MAX of them; further ones are counted as
- * "several".  So a flood becomes a few records a second, and while control is not running the
- * numbers grow.
+ * A row for each peer, reason and key, REFUSALS_MAX of them; further ones count as "several".  So a
+ * flood becomes a few records a second; while control is not running the numbers grow.
  */
 #include "wire/push.h"
 

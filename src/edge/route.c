@@ -12,8 +12,7 @@
 struct routed_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge_attach *attach; /* instead of hold, once it is a WebSocket */
-	struct edge *edge;
+	struct edge_attach *attach;            /* instead of hold, once it is a WebSocket */
 	struct control_state_sandbox *sandbox; /* NULL: control */
 	unsigned slot;                         /* of control_requests */
 };
@@ -31,12 +30,13 @@ static void routed_request_end(struct live_request *g, const struct cay_err *why
 static void on_routed_request_done(void *arg)
 {
 	struct routed_request *a = arg;
+	struct edge *e = a->live.edge;
 
 	live_request_remove(&a->live);
 	if (a->sandbox)
-		control_state_leave_sandbox(a->edge->control_state, a->sandbox);
+		control_state_leave_sandbox(e->control_state, a->sandbox);
 	else
-		a->edge->control_requests[a->slot]--;
+		e->control_requests[a->slot]--;
 	free(a);
 }
 
@@ -49,7 +49,6 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 	if (!a)
 		return NULL;
 	*a = (struct routed_request){
-		.edge = e,
 		.sandbox = s,
 		.slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS,
 	};
@@ -61,13 +60,20 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 	return a;
 }
 
-/* The URL the client used, for a link; its Host is checked (admission_host_is_ours()). */
-static int control_request_write_origin(const struct edge *e, const struct request *rq,
-					struct buf *to)
+static void route_refuse_for_now(struct request *rq, enum cay_code code, const char *why)
 {
-	struct slice host = http_header_find(rq->head, "host");
+	(void)request_add_reply_header(rq, "Retry-After", "1");
+	request_refuse(rq, code, why);
+}
 
-	return buf_printf(to, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p);
+bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most)
+{
+	if (s->state != SB_RUNNING)
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
+	else if (s->n_requests >= most)
+		route_refuse_for_now(rq, CAY_E_RATE,
+				     "too many requests to this sandbox are in progress");
+	return s->state == SB_RUNNING && s->n_requests < most;
 }
 
 static void route_to_control(struct edge *e, struct request *rq)
@@ -78,12 +84,11 @@ static void route_to_control(struct edge *e, struct request *rq)
 	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
 	struct routed_request *a;
 	struct cay_err err = {};
-	struct slice key;
+	struct slice key, host = http_header_find(rq->head, "host");
 
 	/* clients that wait now would retry and double the load */
 	if (control_feed_is_hung(e)) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not respond");
+		route_refuse_for_now(rq, CAY_E_UNAVAILABLE, "control does not respond");
 		return;
 	}
 	a = routed_request_new(e, rq, NULL);
@@ -95,8 +100,8 @@ static void route_to_control(struct edge *e, struct request *rq)
 	 * so the requests of one tenant are limited */
 	if (e->control_requests[a->slot] > CONTROL_MAX) {
 		on_routed_request_done(a);
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are in progress");
+		route_refuse_for_now(rq, CAY_E_RATE,
+				     "too many requests of this tenant are in progress");
 		return;
 	}
 	/* control verifies keys itself */
@@ -106,7 +111,9 @@ static void route_to_control(struct edge *e, struct request *rq)
 		memcpy(proof + sizeof(BEARER) - 1, key.p, key.n);
 		told[conf.n_headers++] = (struct relay_header){ "Authorization", proof };
 	}
-	if (rq->match.op == &ops[OP_TREE_LINK] && control_request_write_origin(e, rq, &origin) >= 0)
+	/* the URL the client used; its Host is checked (admission_host_is_ours()) */
+	if (rq->match.op == &ops[OP_TREE_LINK] &&
+	    buf_printf(&origin, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.handle = &a->hold;
 	conf.done = on_routed_request_done;
@@ -129,8 +136,7 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-/* Untrusted bytes on the API's origin, where a link opens them in a browser: they must be saved as
- * a file and never run. */
+/* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
 static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {
@@ -195,12 +201,7 @@ void route_request(struct request *rq, void *arg)
 	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent */
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		route_to_control(e, rq);
-	else if (s->state != SB_RUNNING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->n_requests >= INSIDE_MAX) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
-	} else
+	else if (route_check_sandbox(rq, s, INSIDE_MAX))
 		route_to_sandbox(e, rq, s);
 }
 

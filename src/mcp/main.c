@@ -69,14 +69,10 @@ static unsigned mcp_daemon_count_connections(const void *arg)
 
 static int mcp_daemon_run(struct mcp *m, struct cay_err *err)
 {
-	static struct daemon_stop stop = { .drain = on_mcp_daemon_drain,
-					   .count_open = mcp_daemon_count_connections };
 	int r;
 
-	stop.loop = &m->loop;
-	stop.log = &m->log;
-	stop.arg = m;
-	daemon_stop_on_signals(&stop);
+	daemon_stop_on_signals(&m->loop, &m->log, on_mcp_daemon_drain, mcp_daemon_count_connections,
+			       m);
 	json_object_seed(0); /* from the kernel, before the filter blocks it */
 	r = confine_daemon(err);
 	if (r < 0)

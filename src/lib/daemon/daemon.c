@@ -12,7 +12,6 @@
 #include <sys/un.h>
 
 #include "base/failpoint.h"
-#include "base/path.h"
 
 #define SLICE_NS (UINT64_C(500) * 1000)
 
@@ -34,7 +33,8 @@ int daemon_read_file(const char *path, struct buf *ret)
 	return 0;
 }
 
-int daemon_read_settings(const char *path, struct settings *ret, struct cay_err *err)
+/* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
+static int daemon_read_settings(const char *path, struct settings *ret, struct cay_err *err)
 {
 	const char *name = path ? path : DAEMON_CONFIG_PATH;
 	auto_buf text = BUF_INIT(MIB(1));
@@ -71,7 +71,7 @@ int daemon_parse_options(int argc, char *const *argv, struct settings *ret, stru
 	return r < 0 ? r : check;
 }
 
-void daemon_raise_fd_limit(void)
+static void daemon_raise_fd_limit(void)
 {
 	struct rlimit lim;
 

@@ -16,32 +16,23 @@
 /* 0: continue. 1: the option was handled; exit. -errno: see err. */
 [[nodiscard]] int daemon_parse_options(int argc, char *const *argv, struct settings *ret,
 				       struct cay_err *err);
-/* Start-up of a daemon that is not root: signals, umask, settings (as above), failpoints,
- * the log, slices, fds, no core. as: the user to run it as, for the message to a caller that
- * started it as root. */
+/* Start-up of a daemon that is not root: signals, umask, settings (as above), failpoints, the log,
+ * slices, fds, no core.  as: the user to run it as, for the message when it is root. */
 [[nodiscard]] int daemon_start(int argc, char *const *argv, const char *as, struct settings *ret,
 			       struct log *log, struct cay_err *err);
 /* The value main() returns; the log has the reason. */
 int daemon_exit_status(int r, struct log *log, const struct cay_err *err);
 /* A file named in the settings, read with the daemon's own permissions. */
 [[nodiscard]] int daemon_read_file(const char *path, struct buf *ret);
-/* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
-[[nodiscard]] int daemon_read_settings(const char *path, struct settings *ret, struct cay_err *err);
-/* A process that wakes on a busy CPU waits until the running slice ends, and the kernel's
- * default slice is as long as a whole short command.  Child processes inherit the setting:
- * runtimes, PID 1s and their commands.  Kernels before 6.12 accept it without effect
- * (docs/adr/0045). */
+/* A process that wakes on a busy CPU waits until the running slice ends, and the kernel's default
+ * slice is as long as a whole short command.  Child processes inherit the setting: runtimes, PID 1s
+ * and their commands.  Kernels before 6.12 accept it without effect (docs/adr/0045). */
 void daemon_set_short_slices(void);
-/* As many fds as we may have. */
-void daemon_raise_fd_limit(void);
-/* The daemon's memory holds secrets: write no core, and let no process of the same user read
- * it. */
+/* The daemon's memory holds secrets: write no core, and let no process of the same user read it. */
 [[nodiscard]] int daemon_disable_core_dumps(struct cay_err *err);
-/* Report that the daemon serves: in the log, and to systemd (NOTIFY_SOCKET), which only then
- * starts dependent units. */
+/* Report that the daemon serves: in the log, and to systemd, which then starts dependent units. */
 void daemon_notify_ready(struct log *log);
-/* On SIGHUP: read the settings again and apply those that are `live`; an error changes
- * nothing. */
+/* On SIGHUP: read the settings again and apply those that are `live`; an error changes nothing. */
 void daemon_reload_settings(int argc, char *const *argv, struct settings *now, struct log *log);
 /* Set level and format from the settings. */
 void daemon_configure_log(const struct settings *s, struct log *log);

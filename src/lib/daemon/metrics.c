@@ -72,25 +72,9 @@ static int metrics_format_label(struct buf *out, const char *text)
 	return r;
 }
 
-static int metrics_format_seconds(struct buf *out, uint64_t ns)
-{
-	return buf_printf(out, "%llu.%09llu", (unsigned long long)(ns / NS_PER_S),
-			  (unsigned long long)(ns % NS_PER_S));
-}
-
 void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value)
 {
-	int r = to->err;
-
-	if (r >= 0)
-		r = buf_puts(to->out, to->row->name);
-	if (r >= 0 && label)
-		r = buf_printf(to->out, "{%s=\"", to->row->labels);
-	if (r >= 0 && label)
-		r = metrics_format_label(to->out, label);
-	if (r >= 0)
-		r = buf_printf(to->out, "%s %llu\n", label ? "\"}" : "", (unsigned long long)value);
-	to->err = r;
+	metrics_write_value2(to, label, NULL, value);
 }
 
 /* name="text", of the first label that the row has. */
@@ -107,19 +91,19 @@ static int metrics_format_first_label(const struct metrics_out *to, const char *
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value)
 {
-	const char *rest = to->row->labels + strcspn(to->row->labels, ",");
 	int r = to->err;
 
 	if (r >= 0)
-		r = buf_printf(to->out, "%s{", to->row->name);
-	if (r >= 0)
+		r = buf_printf(to->out, "%s%s", to->row->name, first ? "{" : "");
+	if (r >= 0 && first)
 		r = metrics_format_first_label(to, first, to->out);
-	if (r >= 0)
-		r = buf_printf(to->out, "%s=\"", rest);
-	if (r >= 0)
+	if (r >= 0 && second)
+		r = buf_printf(to->out, "%s=\"", strchr(to->row->labels, ','));
+	if (r >= 0 && second)
 		r = metrics_format_label(to->out, second);
 	if (r >= 0)
-		r = buf_printf(to->out, "\"} %llu\n", (unsigned long long)value);
+		r = buf_printf(to->out, "%s%s %llu\n", second ? "\"" : "", first ? "}" : "",
+			       (unsigned long long)value);
 	to->err = r;
 }
 
@@ -147,13 +131,13 @@ static int metrics_format_histogram(const struct metrics *m, size_t i, const cha
 				    const char *whose, struct buf *out)
 {
 	const uint64_t *buckets = m->ops[i].buckets;
-	uint64_t n = 0;
+	uint64_t n = 0, ns = m->ops[i].sum_ns;
+	const char *op = metrics_op_name(i);
 	int r = 0;
 
 	for (size_t b = 0; b <= METRICS_BUCKETS && r >= 0; b++) {
 		n += buckets[b];
-		r = buf_printf(out, "%s_bucket{%soperation=\"%s\",le=\"", name, whose,
-			       metrics_op_name(i));
+		r = buf_printf(out, "%s_bucket{%soperation=\"%s\",le=\"", name, whose, op);
 		if (r >= 0)
 			r = b < METRICS_BUCKETS ? buf_printf(out, "%g", (double)ends_us[b] / 1e6)
 						: buf_puts(out, "+Inf");
@@ -161,12 +145,12 @@ static int metrics_format_histogram(const struct metrics *m, size_t i, const cha
 			r = buf_printf(out, "\"} %llu\n", (unsigned long long)n);
 	}
 	if (r >= 0)
-		r = buf_printf(out, "%s_sum{%soperation=\"%s\"} ", name, whose, metrics_op_name(i));
-	if (r >= 0)
-		r = metrics_format_seconds(out, m->ops[i].sum_ns);
+		r = buf_printf(out, "%s_sum{%soperation=\"%s\"} %llu.%09llu\n", name, whose, op,
+			       (unsigned long long)(ns / NS_PER_S),
+			       (unsigned long long)(ns % NS_PER_S));
 	return r < 0 ? r
-		     : buf_printf(out, "\n%s_count{%soperation=\"%s\"} %llu\n", name, whose,
-				  metrics_op_name(i), (unsigned long long)n);
+		     : buf_printf(out, "%s_count{%soperation=\"%s\"} %llu\n", name, whose, op,
+				  (unsigned long long)n);
 }
 
 static int metrics_format_durations(const struct metrics *m, const char *name, const char *whose,
@@ -235,22 +219,29 @@ int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM], v
 	return r;
 }
 
+int metrics_read_memory(int statm, uint64_t *ret)
+{
+	char text[128];
+	ssize_t n = statm < 0 ? -1 : pread(statm, text, sizeof(text), 0);
+	struct slice rest = { text, n > 0 ? (size_t)n : 0 };
+	uint64_t pages;
+	int r;
+
+	(void)slice_cut(&rest, ' ');
+	r = str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / KIB(64), &pages);
+	if (r >= 0)
+		*ret = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	return r;
+}
+
 void metrics_write_memory(void *, struct metrics_out *to)
 {
-	auto_buf text = BUF_INIT(256);
 	auto_close int proc = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_close int fd = proc < 0 ? -EBADF : path_open(proc, "statm", O_RDONLY, 0);
-	struct slice rest;
-	uint64_t pages;
-	ssize_t n;
+	uint64_t bytes;
 
-	if (fd < 0 || buf_reserve(&text, 255) < 0)
-		return;
-	n = read(fd, text.data, 255);
-	rest = (struct slice){ text.data, n > 0 ? (size_t)n : 0 };
-	(void)slice_cut(&rest, ' ');
-	if (str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / KIB(64), &pages) >= 0)
-		metrics_write_value(to, NULL, pages * (uint64_t)sysconf(_SC_PAGESIZE));
+	if (metrics_read_memory(fd, &bytes) >= 0)
+		metrics_write_value(to, NULL, bytes);
 }
 
 static int metrics_count_fd(void *arg, int, const char *)

@@ -56,8 +56,7 @@ void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcom
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */
 void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value);
-/* For a metric with two labels; and for one of several sources of reply counts, by the first
- * label. */
+/* For a metric with two labels; for one of several sources of replies, by the first label. */
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value);
 void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);
@@ -67,6 +66,8 @@ typedef void metrics_fn(void *arg, struct metrics_out *to);
 [[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],
 				void *arg, struct buf *out);
 
+/* Bytes in memory, from an open /proc/self/statm (or -errno). */
+[[nodiscard]] int metrics_read_memory(int statm, uint64_t *ret);
 /* Of this process. */
 metrics_fn metrics_write_memory, metrics_write_fds;
 #endif

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/stop.h"
 
-#include <signal.h>
-
-#include "base/clock.h"
-#include "base/mem.h"
-
 #define DRAIN_MS 5000
 #define LOOK_MS 50
+
+struct daemon_stop {
+	uv_loop_t *loop;
+	struct log *log;
+	void (*drain)(void *arg);
+	unsigned (*count_open)(const void *arg);
+	void *arg;
+	uv_signal_t signals[2];
+	uv_timer_t timer;
+	uint64_t until_ns;
+};
 
 static void on_daemon_stop_timer(uv_timer_t *t)
 {
@@ -35,15 +41,18 @@ static void on_daemon_stop_signal(uv_signal_t *sig, int number)
 	(void)uv_timer_start(&s->timer, on_daemon_stop_timer, 0, LOOK_MS);
 }
 
-void daemon_stop_on_signals(struct daemon_stop *s)
+void daemon_stop_on_signals(uv_loop_t *loop, struct log *log, void (*drain)(void *arg),
+			    unsigned (*count_open)(const void *arg), void *arg)
 {
-	static const int numbers[ARRAY_SIZE(s->signals)] = { SIGTERM, SIGINT };
+	static const int numbers[] = { SIGTERM, SIGINT };
+	static struct daemon_stop stop;
 
-	(void)uv_timer_init(s->loop, &s->timer);
-	s->timer.data = s;
+	stop = (struct daemon_stop){ loop, log, drain, count_open, arg };
+	(void)uv_timer_init(loop, &stop.timer);
+	stop.timer.data = &stop;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		(void)uv_signal_init(s->loop, &s->signals[i]);
-		s->signals[i].data = s;
-		(void)uv_signal_start(&s->signals[i], on_daemon_stop_signal, numbers[i]);
+		(void)uv_signal_init(loop, &stop.signals[i]);
+		stop.signals[i].data = &stop;
+		(void)uv_signal_start(&stop.signals[i], on_daemon_stop_signal, numbers[i]);
 	}
 }

@@ -11,17 +11,7 @@
 
 #include "base/log.h"
 
-struct daemon_stop {
-	uv_loop_t *loop;
-	struct log *log;
-	void (*drain)(void *arg);                /* take nothing new */
-	unsigned (*count_open)(const void *arg); /* connections that are open */
-	void *arg;
-	uv_signal_t signals[2];
-	uv_timer_t timer;
-	uint64_t until_ns;
-};
-
-/* The first five are the caller's to set; it lives as long as the loop. */
-void daemon_stop_on_signals(struct daemon_stop *s);
+/* For the one loop of the program.  drain: accept nothing new; count_open: open connections. */
+void daemon_stop_on_signals(uv_loop_t *loop, struct log *log, void (*drain)(void *arg),
+			    unsigned (*count_open)(const void *arg), void *arg);
 #endif

@@ -284,7 +284,7 @@ struct slice http_origin_parse_host(struct slice origin)
 	return http_host_is_valid(host) ? host : (struct slice){};
 }
 
-static int http_parser_take_host_header(struct http_parser *p, struct slice v, struct cay_err *err)
+static int http_take_host_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->seen & SEEN_HOST || !http_host_is_valid(v))
 		return cay_fail(err, CAY_E_INVALID,
@@ -293,8 +293,7 @@ static int http_parser_take_host_header(struct http_parser *p, struct slice v, s
 	return 0;
 }
 
-static int http_parser_take_length_header(struct http_parser *p, struct slice v,
-					  struct cay_err *err)
+static int http_take_length_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->seen & SEEN_LENGTH || v.n > HTTP_LENGTH_DIGITS ||
 	    str_parse_u64(v, 0, UINT64_MAX, &p->head.length) < 0)
@@ -304,8 +303,7 @@ static int http_parser_take_length_header(struct http_parser *p, struct slice v,
 	return 0;
 }
 
-static int http_parser_take_coding_header(struct http_parser *p, struct slice v,
-					  struct cay_err *err)
+static int http_take_coding_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->seen & SEEN_CODING || !http_equals_nocase(v, "chunked"))
 		return cay_fail(err, CAY_E_INVALID,
@@ -314,8 +312,7 @@ static int http_parser_take_coding_header(struct http_parser *p, struct slice v,
 	return 0;
 }
 
-static int http_parser_take_connection_header(struct http_parser *p, struct slice v,
-					      struct cay_err *err)
+static int http_take_connection_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	static const char *const never[] = { "host", "content-length", "transfer-encoding",
 					     "trailer" };
@@ -335,8 +332,7 @@ static int http_parser_take_connection_header(struct http_parser *p, struct slic
 	return 0;
 }
 
-static int http_parser_take_expect_header(struct http_parser *p, struct slice v,
-					  struct cay_err *err)
+static int http_take_expect_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->kind != HTTP_KIND_REQUEST || !http_equals_nocase(v, "100-continue"))
 		return cay_fail(err, CAY_E_INVALID, "the only supported Expect is '100-continue'");
@@ -355,7 +351,7 @@ static bool http_protocol_is_valid(struct slice v)
 	return true;
 }
 
-static int http_parser_take_upgrade_header(struct http_parser *p, struct slice v, struct cay_err *)
+static int http_take_upgrade_header(struct http_parser *p, struct slice v, struct cay_err *)
 {
 	p->head.upgrade =
 		p->seen & SEEN_UPGRADE || !http_protocol_is_valid(v) ? (struct slice){} : v;
@@ -367,12 +363,12 @@ static const struct {
 	const char *name;
 	int (*take)(struct http_parser *p, struct slice value, struct cay_err *err);
 } http_known_headers[] = {
-	{ "host", http_parser_take_host_header },
-	{ "content-length", http_parser_take_length_header },
-	{ "transfer-encoding", http_parser_take_coding_header },
-	{ "connection", http_parser_take_connection_header },
-	{ "expect", http_parser_take_expect_header },
-	{ "upgrade", http_parser_take_upgrade_header },
+	{ "host", http_take_host_header },
+	{ "content-length", http_take_length_header },
+	{ "transfer-encoding", http_take_coding_header },
+	{ "connection", http_take_connection_header },
+	{ "expect", http_take_expect_header },
+	{ "upgrade", http_take_upgrade_header },
 };
 
 /* Anywhere in the line, also around the value. */
@@ -384,8 +380,8 @@ static bool http_header_has_tab(const struct http_parser *p, const struct http_h
 	return memchr(h->name.p, '\t', (size_t)(eol - h->name.p));
 }
 
-static int http_parser_take_known_header(struct http_parser *p, const struct http_header *h,
-					 struct cay_err *err)
+static int http_take_known_header(struct http_parser *p, const struct http_header *h,
+				  struct cay_err *err)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(http_known_headers); k++)
 		if (http_equals_nocase(h->name, http_known_headers[k].name)) {
@@ -399,7 +395,7 @@ static int http_parser_take_known_header(struct http_parser *p, const struct htt
 	return 0;
 }
 
-static int http_parser_take_headers(struct http_parser *p, struct cay_err *err)
+static int http_take_headers(struct http_parser *p, struct cay_err *err)
 {
 	int r = 0;
 
@@ -409,7 +405,7 @@ static int http_parser_take_headers(struct http_parser *p, struct cay_err *err)
 		/* many programs treat X_Y as X-Y: two spellings of one header */
 		if (memchr(h->name.p, '_', h->name.n))
 			return cay_fail(err, CAY_E_INVALID, "'_' in the name of a header");
-		r = http_parser_take_known_header(p, h, err);
+		r = http_take_known_header(p, h, err);
 	}
 	return r;
 }
@@ -442,14 +438,16 @@ static int http_parser_decide_framing(struct http_parser *p, struct cay_err *err
 		return cay_fail(err, CAY_E_INVALID,
 				"the response has neither Content-Length nor Transfer-Encoding");
 	}
-	p->left = h->framing == HTTP_LENGTH ? h->length : 0;
+	p->left = h->framing == HTTP_LENGTH      ? h->length
+		  : h->framing == HTTP_UNTIL_END ? UINT64_MAX
+						 : 0;
 	return 0;
 }
 
 static int http_parser_check_head(struct http_parser *p, struct cay_err *err)
 {
 	struct http_head *h = &p->head;
-	int r = http_parser_take_headers(p, err);
+	int r = http_take_headers(p, err);
 
 	if (r >= 0)
 		r = http_parser_decide_framing(p, err);
@@ -522,8 +520,7 @@ static int http_parser_next_head(struct http_parser *p, struct slice *in, struct
 	}
 }
 
-static int http_parser_next_of_length(struct http_parser *p, struct slice *in,
-				      struct slice *ret_body)
+static int http_parser_next_of_length(struct http_parser *p, struct slice *in, struct slice *body)
 {
 	size_t n = in->n < p->left ? in->n : (size_t)p->left;
 
@@ -533,24 +530,15 @@ static int http_parser_next_of_length(struct http_parser *p, struct slice *in,
 	}
 	if (!n)
 		return HTTP_MORE;
-	*ret_body = (struct slice){ in->p, n };
+	*body = (struct slice){ in->p, n };
 	in->p += n;
 	in->n -= n;
 	p->left -= n;
 	return HTTP_BODY;
 }
 
-static int http_parser_next_until_end(struct slice *in, struct slice *ret_body)
-{
-	if (!in->n)
-		return HTTP_MORE;
-	*ret_body = *in;
-	*in = (struct slice){ in->p + in->n, 0 };
-	return HTTP_BODY;
-}
-
-static int http_parser_next_of_chunks(struct http_parser *p, struct slice *in,
-				      struct slice *ret_body, struct cay_err *err)
+static int http_parser_next_of_chunks(struct http_parser *p, struct slice *in, struct slice *body,
+				      struct cay_err *err)
 {
 	while (in->n) {
 		llhttp_errno_t e;
@@ -577,25 +565,23 @@ static int http_parser_next_of_chunks(struct http_parser *p, struct slice *in,
 		}
 		if (p->span.n) {
 			p->line = 0;
-			*ret_body = p->span;
+			*body = p->span;
 			return HTTP_BODY;
 		}
 	}
 	return HTTP_MORE;
 }
 
-int http_parser_next(struct http_parser *p, struct slice *in, struct slice *ret_body,
+int http_parser_next(struct http_parser *p, struct slice *in, struct slice *body,
 		     struct cay_err *err)
 {
 	int r;
 
 	assert(p->state != STATE_END);
-	if (p->state == STATE_BODY && p->head.framing == HTTP_UNTIL_END)
-		return http_parser_next_until_end(in, ret_body);
 	if (p->state == STATE_BODY)
 		return p->head.framing == HTTP_CHUNKED
-			       ? http_parser_next_of_chunks(p, in, ret_body, err)
-			       : http_parser_next_of_length(p, in, ret_body);
+			       ? http_parser_next_of_chunks(p, in, body, err)
+			       : http_parser_next_of_length(p, in, body);
 	r = http_parser_next_head(p, in, err);
 	if (r <= 0)
 		return r < 0 ? r : HTTP_MORE;

@@ -64,7 +64,7 @@ struct http_parser {
 	unsigned state;
 	unsigned interim, interim_max; /* 1xx responses so far, and the most there may be */
 	unsigned breaks;               /* line ends in a row, while in the head */
-	uint64_t left;                 /* of a body with a length */
+	uint64_t left;                 /* of a body; UINT64_MAX: until the connection ends */
 	size_t line;                   /* bytes since the last one of a chunk */
 	struct slice span;             /* what llhttp handed out last */
 	bool done;                     /* the last chunk was parsed */
@@ -80,9 +80,8 @@ void http_parser_init(struct http_parser *p, enum http_kind kind);
 void http_parser_allow_upgrade(struct http_parser *p);
 /* Fail at a 1xx response instead of skipping up to HTTP_INTERIM_MAX of them. */
 void http_parser_refuse_interim(struct http_parser *p);
-/* The response comes from a web server in a sandbox: its body may end with the connection
- * (HTTP_UNTIL_END: there is no HTTP_END).  to_head: it replies to a HEAD and has no body,
- * whatever its headers say. */
+/* The response is of a web server in a sandbox: its body may end with the connection
+ * (HTTP_UNTIL_END: there is no HTTP_END).  to_head: it replies to a HEAD and has no body at all. */
 void http_parser_set_web_server(struct http_parser *p, bool to_head);
 /* Prepare for another message; the head becomes invalid. */
 void http_parser_reset(struct http_parser *p);
@@ -91,7 +90,7 @@ void http_parser_fini(struct http_parser *p);
 /* Consume bytes from the front of *in up to one event; HTTP_MORE: all were consumed.  After
  * a failure (CAY_E_HEADERS past a limit, CAY_E_INVALID, or CAY_E_NO_MEMORY) only
  * http_parser_fini() may be called. */
-[[nodiscard]] int http_parser_next(struct http_parser *p, struct slice *in, struct slice *ret_body,
+[[nodiscard]] int http_parser_next(struct http_parser *p, struct slice *in, struct slice *body,
 				   struct cay_err *err);
 /* True between messages, where the connection may end. */
 bool http_parser_is_idle(const struct http_parser *p);
@@ -100,16 +99,13 @@ bool http_parser_has_ended(const struct http_parser *p);
 
 /* The first header of that name, or one with p NULL. */
 struct slice http_header_find(const struct http_head *h, const char *name);
-/* Whether Accept names this media type.  Wildcards do not count: they accept anything but
- * ask for nothing. */
+/* Whether Accept names this media type.  Wildcards, which request nothing, do not count. */
 bool http_accepts_media_type(const struct http_head *h, const char *media);
-/* Whether Prefer names this.  Servers ignore unknown preferences, so one may be sent to a
- * PID 1 of an older version. */
+/* Whether Prefer names this.  A PID 1 of an older version ignores unknown preferences. */
 bool http_prefers(const struct http_head *h, const char *what);
 /* Of exec.run and shell.run: end the command when the waiting client disconnects. */
 #define HTTP_END_WITH_CALLER "end-with-caller"
-/* The host and port of "SCHEME://HOST[:PORT]" with http or https; p NULL when the text has
- * another form. */
+/* The host and port of "http[s]://HOST[:PORT]"; p NULL when the text has another form. */
 struct slice http_origin_parse_host(struct slice origin);
 /* Compare ignoring case; the second text must be lower case. */
 bool http_equals_nocase(struct slice s, const char *lower);

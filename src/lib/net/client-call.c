@@ -12,7 +12,6 @@ struct client_call {
 	bool closing, got_bytes;
 	struct buf retry_request; /* the request, while it may be retried */
 	struct buf in, body;
-	uint64_t timeout_ms;
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
 	void *arg;
@@ -44,7 +43,7 @@ static void on_client_call_conn_closed(struct conn *conn)
 	client_call_unref(c);
 }
 
-static void client_call_close(struct client_call *c)
+void client_call_cancel(struct client_call *c)
 {
 	if (c->closing)
 		return;
@@ -60,7 +59,7 @@ static void client_call_finish(struct client_call *c, const struct http_head *he
 {
 	if (c->closing)
 		return;
-	client_call_close(c);
+	client_call_cancel(c);
 	c->done(c->arg, head, (struct slice){ buf_str(&c->body), c->body.len }, err);
 }
 
@@ -204,16 +203,11 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 	if (r >= 0)
 		r = client_call_connect_and_send(c, false, conf->head, conf->body);
 	if (r < 0) {
-		client_call_close(c);
+		client_call_cancel(c);
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "connect");
 	}
 	if (conf->timeout_ms)
 		(void)uv_timer_start(&c->timer, on_client_call_timeout, conf->timeout_ms, 0);
 	*ret = c;
 	return 0;
-}
-
-void client_call_cancel(struct client_call *c)
-{
-	client_call_close(c);
 }

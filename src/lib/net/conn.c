@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/conn.h"
 
-#include <assert.h>
-#include <sys/socket.h>
-
 #include "net/conn-filter.h"
 
 struct conn_shared *conn_shared_new(uv_loop_t *loop)
@@ -29,8 +26,6 @@ void conn_shared_unref(struct conn_shared *room)
 	buf_fini(&room->cipher);
 	free(room);
 }
-
-/* Reading. */
 
 void conn_notify_end(struct conn *c, const struct cay_err *err)
 {
@@ -90,8 +85,6 @@ void conn_set_reading(struct conn *c, bool on)
 	else
 		conn_wire_set_reading(c, on);
 }
-
-/* Writing. */
 
 static void on_conn_written(uv_write_t *w, int status);
 
@@ -207,8 +200,6 @@ void conn_shutdown(struct conn *c)
 	else
 		conn_wire_shutdown(c);
 }
-
-/* Opening and closing. */
 
 static struct conn *conn_new(struct conn_shared *room, int family, const struct conn_conf *conf)
 {
@@ -339,16 +330,6 @@ bool conn_is_filtered(const struct conn *c)
 void *conn_data(const struct conn *c)
 {
 	return c->data;
-}
-
-struct conn_shared *conn_get_shared(const struct conn *c)
-{
-	return c->shared;
-}
-
-uv_loop_t *conn_loop(const struct conn *c)
-{
-	return c->shared->loop;
 }
 
 int conn_fd(const struct conn *c)

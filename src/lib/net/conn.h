@@ -64,8 +64,6 @@ struct conn_conf {
 /* Change the owner; queued bytes stay queued. */
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
 void *conn_data(const struct conn *c);
-struct conn_shared *conn_get_shared(const struct conn *c);
-uv_loop_t *conn_loop(const struct conn *c);
 /* The socket, or -EBADF.  The connection keeps it. */
 int conn_fd(const struct conn *c);
 /* Whether a filter changes the bytes on the socket. */

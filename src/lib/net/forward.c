@@ -2,8 +2,6 @@
 #include "net/forward.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <sys/socket.h>
 
 #include "net/dial.h"
 #include "net/tunnel.h"
@@ -75,8 +73,6 @@ void forward_cancel(struct forward_handle *h, const struct cay_err *why)
 	else if (h->forward)
 		forward_fail_with_error(h->forward, why);
 }
-
-/* The request's body, to the other program. */
 
 static void on_forward_timeout(uv_timer_t *t)
 {
@@ -163,10 +159,8 @@ static void on_forward_request_body(struct request *rq, struct slice bytes)
 	} else {
 		forward_write_pieces(c, v + 1, 1);
 	}
-	if (c->rq && conn_queued_bytes(c->conn) > FORWARD_MARK) {
-		c->body_paused = true;
-		request_pause_body(rq);
-	}
+	if (c->rq && conn_queued_bytes(c->conn) > FORWARD_MARK)
+		forward_pause_body(c);
 }
 
 static void on_forward_request_body_end(struct request *rq)
@@ -189,8 +183,6 @@ static void on_forward_client_gone(struct request *rq)
 	c->rq = NULL;
 	forward_close(c);
 }
-
-/* The reply, to the client. */
 
 void forward_start_reply(struct forward *c, int status, const char *type, uint64_t length)
 {

@@ -5,14 +5,13 @@
  * forward - pass a request to another program, and its reply back
  *
  * The part relay and proxy share: one connection and one timer for a request, bodies in both
- * directions with back-pressure, and an end the client can recognise.  Until the reply has
- * begun a failure becomes an error reply; after that the client's connection is closed in the
- * middle, which no HTTP client mistakes for a complete reply.  A client that leaves closes
- * the other connection.
+ * directions with back-pressure, and an end the client can recognise.  Until the reply has begun a
+ * failure becomes an error reply; after that the client's connection is closed in the middle, which
+ * no HTTP client mistakes for a complete reply.  A client that leaves closes the other connection.
  *
  * The owner's struct begins with a struct forward, comes from forward_new() and is passed to
- * callbacks->freed at the end.  Bounded: one read (64 KiB) plus the request's output mark
- * towards the client, FORWARD_MARK plus one piece the other way.
+ * callbacks->freed at the end.  Bounded: one read (64 KiB) plus the request's output mark towards
+ * the client, FORWARD_MARK plus one piece the other way.
  */
 #include "net/server.h"
 
@@ -29,11 +28,9 @@ struct forward_handle {
 };
 
 struct forward_callbacks {
-	void (*head)(struct forward *c,
-		     struct slice *in); /* the reply's head; in: the bytes after it */
-	void (*complete)(struct forward *c,
-			 size_t excess); /* excess: bytes received after the reply */
-	void (*malformed)(struct forward *c, const char *why);        /* the reply is not HTTP */
+	void (*head)(struct forward *c, struct slice *in);     /* in: the bytes after the head */
+	void (*complete)(struct forward *c, size_t excess);    /* bytes received after the reply */
+	void (*malformed)(struct forward *c, const char *why); /* the reply is not HTTP */
 	void (*closed)(struct forward *c, const struct cay_err *err); /* the other side closed */
 	void (*timed_out)(struct forward *c);                         /* no head in time */
 	void (*freed)(struct forward *c);                             /* free it */
@@ -60,11 +57,10 @@ struct forward {
 
 /* Events of the connection, handled in forward.c. */
 extern const struct conn_events forward_conn_events;
+#define FORWARD_OUT_MAX (FORWARD_MARK + KIB(128)) /* one piece on top of the mark */
 #define FORWARD_CONN_CONF(c) \
-	((struct conn_conf){ .events = &forward_conn_events, \
-			     .data = (c), \
-			     .out_max = \
-				     FORWARD_MARK + KIB(128) }) /* one piece on top of the mark */
+	((struct conn_conf){ \
+		.events = &forward_conn_events, .data = (c), .out_max = FORWARD_OUT_MAX })
 
 /* Allocate an owner of that size, whose members after `forward` are not set.  Takes the
  * request; done is called once, last, also when there is no memory (NULL, and the request is

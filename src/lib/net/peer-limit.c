@@ -2,10 +2,7 @@
 #include "net/peer-limit.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include "base/str.h"
 
@@ -23,7 +20,8 @@ struct peer_limits {
 	struct peer_limit *buckets[BUCKETS];
 };
 
-size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16])
+/* The address as bytes (IPv6: the network); returns their number, 0 for other families. */
+static size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16])
 {
 	if (at->ss_family == AF_INET) {
 		memcpy(ret, &((const struct sockaddr_in *)(const void *)at)->sin_addr, 4);

@@ -14,9 +14,6 @@ struct peer_limit;
 struct peer_limits;
 struct sockaddr_storage;
 
-/* The address as bytes (IPv6: the network); returns their number, 0 for other families. */
-size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16]);
-
 [[nodiscard]] struct peer_limits *peer_limits_new(void);
 void peer_limits_free(struct peer_limits *all);
 /* NULL when the peer is not counted, or without memory. */

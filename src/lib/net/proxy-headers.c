@@ -4,65 +4,37 @@
 #include "wire/attach.h"
 
 /* Hop-by-hop headers, and those of framing, which the caller writes. */
-static const char *const hop_by_hop_headers[] = {
-	"connection",
-	"keep-alive",
-	"proxy-connection",
-	"proxy-authenticate",
-	"proxy-authorization",
-	"te",
-	"trailer",
-	"transfer-encoding",
-	"upgrade",
-	"content-length",
-	"expect",
-	"http2-settings",
-};
+static const char hop_by_hop_headers[] =
+	"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te "
+	"trailer transfer-encoding upgrade content-length expect http2-settings";
 
 /* Headers a server trusts from a proxy; only we set them. */
-static const char *const proxy_only_headers[] = { "host", "forwarded", "via", "x-real-ip",
-						  "true-client-ip" };
+static const char proxy_only_headers[] = "host forwarded via x-real-ip true-client-ip";
 
 /* Headers that reach beyond one host, or command a proxy before us. */
-static const char *const beyond_host_headers[] = {
-	"strict-transport-security",
-	"public-key-pins",
-	"public-key-pins-report-only",
-	"clear-site-data",
-	"alt-svc",
-	"nel",
-	"report-to",
-	"expect-ct",
-	"set-cookie2",
-	"x-sendfile",
-	"via",
-	"origin-trial",
-};
+static const char beyond_host_headers[] =
+	"strict-transport-security public-key-pins public-key-pins-report-only clear-site-data "
+	"alt-svc nel report-to expect-ct set-cookie2 x-sendfile via origin-trial";
 
 /* Allowed in a reply on the API's origin: they describe the body and trigger nothing. */
-static const char *const api_origin_reply_headers[] = {
-	"content-type",
-	"content-encoding",
-	"content-language",
-	"content-range",
-	"accept-ranges",
-	"etag",
-	"last-modified",
-	"cache-control",
-	"expires",
-	"date",
-	"vary",
-	"retry-after",
-	"allow",
-	"age",
-};
+static const char api_origin_reply_headers[] =
+	"content-type content-encoding content-language content-range accept-ranges etag "
+	"last-modified cache-control expires date vary retry-after allow age";
 
-static bool header_name_is_one_of(const char *const *names, size_t n, struct slice name)
+static bool header_list_has(struct slice list, char separator, struct slice name)
 {
-	for (size_t i = 0; i < n; i++)
-		if (http_equals_nocase(name, names[i]))
+	while (list.p) {
+		struct slice item = slice_trim(slice_cut(&list, separator));
+
+		if (item.n == name.n && strncasecmp(item.p, name.p, name.n) == 0)
 			return true;
+	}
 	return false;
+}
+
+static bool header_is_one_of(const char *names, struct slice name)
+{
+	return header_list_has(slice_of(names), ' ', name);
 }
 
 static bool header_has_prefix(struct slice name, const char *prefix)
@@ -75,39 +47,41 @@ static bool header_has_prefix(struct slice name, const char *prefix)
 /* Headers listed in Connection are hop-by-hop as well. */
 static bool header_is_named_by_connection(const struct http_head *h, struct slice name)
 {
-	for (size_t i = 0; i < h->n_headers; i++) {
-		struct slice list = h->headers[i].value;
-
-		if (!http_equals_nocase(h->headers[i].name, "connection"))
-			continue;
-		while (list.p) {
-			struct slice token = slice_trim(slice_cut(&list, ','));
-
-			if (token.n == name.n && strncasecmp(token.p, name.p, name.n) == 0)
-				return true;
-		}
-	}
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_equals_nocase(h->headers[i].name, "connection") &&
+		    header_list_has(h->headers[i].value, ',', name))
+			return true;
 	return false;
 }
 
 static bool header_is_hop_by_hop(const struct http_head *h, struct slice name)
 {
-	return header_name_is_one_of(hop_by_hop_headers, ARRAY_SIZE(hop_by_hop_headers), name) ||
-	       header_is_named_by_connection(h, name);
+	return header_is_one_of(hop_by_hop_headers, name) || header_is_named_by_connection(h, name);
 }
 
 static int header_line_write(struct buf *out, struct slice name, struct slice value)
 {
-	int r = buf_append(out, name.p, name.n);
-
-	if (r >= 0)
-		r = buf_puts(out, ": ");
-	if (r >= 0)
-		r = buf_append(out, value.p, value.n);
-	return r < 0 ? r : buf_puts(out, "\r\n");
+	return buf_printf(out, "%.*s: %.*s\r\n", (int)name.n, name.p, (int)value.n, value.p);
 }
 
-/* Cookies */
+/* Write a list without the items that drop() finds. */
+static int header_list_write(struct buf *out, const char *name, struct slice rest, char separator,
+			     bool (*drop)(struct slice item, const char *word), const char *word)
+{
+	bool any = false;
+	int r = 0;
+
+	while (rest.p && r >= 0) {
+		struct slice item = slice_trim(slice_cut(&rest, separator));
+
+		if (!item.n || drop(item, word))
+			continue;
+		r = any ? buf_printf(out, "%c %.*s", separator, (int)item.n, item.p)
+			: buf_printf(out, "%s: %.*s", name, (int)item.n, item.p);
+		any = true;
+	}
+	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
+}
 
 static struct slice cookie_pair_name(struct slice pair)
 {
@@ -141,25 +115,6 @@ struct slice proxy_headers_find_cookie(const struct http_head *h, const char *na
 	return (struct slice){};
 }
 
-/* Copy all cookies but the preview's. */
-static int cookies_write_except(struct buf *out, struct slice rest, const char *name)
-{
-	bool any = false;
-	int r = 0;
-
-	while (rest.p && r >= 0) {
-		struct slice pair = slice_trim(slice_cut(&rest, ';'));
-
-		if (!pair.n || cookie_pair_has_name(pair, name))
-			continue;
-		r = buf_puts(out, any ? "; " : "Cookie: ");
-		if (r >= 0)
-			r = buf_append(out, pair.p, pair.n);
-		any = true;
-	}
-	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
-}
-
 /* Restrict a cookie to this host, and never set ours.  Browsers split attributes at ';' as well. */
 static int set_cookie_write_host_only(struct buf *out, struct slice rest, const char *name)
 {
@@ -168,22 +123,16 @@ static int set_cookie_write_host_only(struct buf *out, struct slice rest, const 
 
 	if (cookie_pair_has_name(pair, name))
 		return 0;
-	r = buf_puts(out, "Set-Cookie: ");
-	if (r >= 0)
-		r = buf_append(out, pair.p, pair.n);
+	r = buf_printf(out, "Set-Cookie: %.*s", (int)pair.n, pair.p);
 	while (rest.p && r >= 0) {
 		struct slice attribute = slice_trim(slice_cut(&rest, ';'));
 
 		if (!attribute.n || http_equals_nocase(cookie_pair_name(attribute), "domain"))
 			continue;
-		r = buf_puts(out, "; ");
-		if (r >= 0)
-			r = buf_append(out, attribute.p, attribute.n);
+		r = buf_printf(out, "; %.*s", (int)attribute.n, attribute.p);
 	}
 	return r < 0 ? r : buf_puts(out, "\r\n");
 }
-
-/* To the server */
 
 /* A credential of ours must not reach the server. */
 static bool authorization_is_cay_credential(struct slice v)
@@ -194,50 +143,30 @@ static bool authorization_is_cay_credential(struct slice v)
 	       header_has_prefix(slice_trim(v), "cay");
 }
 
-/* Drop the offered protocol that carries the credential (edge/authenticate.c). */
-static int ws_protocols_write(struct buf *out, struct slice rest)
-{
-	bool any = false;
-	int r = 0;
-
-	while (rest.p && r >= 0) {
-		struct slice name = slice_trim(slice_cut(&rest, ','));
-
-		if (!name.n || header_has_prefix(name, ATTACH_TOKEN_PROTOCOL))
-			continue;
-		r = buf_puts(out, any ? ", " : "Sec-WebSocket-Protocol: ");
-		if (r >= 0)
-			r = buf_append(out, name.p, name.n);
-		any = true;
-	}
-	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
-}
-
-static bool header_value_contains(struct slice s, const char *word)
-{
-	return s.n && memmem(s.p, s.n, word, strlen(word));
-}
-
 static int proxy_headers_write_request_line(const struct proxy_headers *c,
 					    const struct http_head *h, size_t i, struct buf *out)
 {
 	struct slice name = h->headers[i].name, value = h->headers[i].value;
 
-	if (header_is_hop_by_hop(h, name) ||
-	    header_name_is_one_of(proxy_only_headers, ARRAY_SIZE(proxy_only_headers), name) ||
+	if (header_is_hop_by_hop(h, name) || header_is_one_of(proxy_only_headers, name) ||
 	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-"))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
 		return 0;
+	/* one of them carries the credential (edge/authenticate.c) */
 	if (http_equals_nocase(name, "sec-websocket-protocol"))
-		return ws_protocols_write(out, value);
+		return header_list_write(out, "Sec-WebSocket-Protocol", value, ',',
+					 header_has_prefix, ATTACH_TOKEN_PROTOCOL);
 	if (http_equals_nocase(name, "authorization") &&
 	    (c->prefix || c->drop_authorization || authorization_is_cay_credential(value)))
 		return 0;
 	if (http_equals_nocase(name, "cookie"))
-		return c->prefix ? 0 : cookies_write_except(out, value, c->cookie);
+		return c->prefix ? 0
+				 : header_list_write(out, "Cookie", value, ';',
+						     cookie_pair_has_name, c->cookie);
 	/* the previous URL may contain the preview's token */
-	if (http_equals_nocase(name, "referer") && header_value_contains(value, "cay_preview"))
+	if (http_equals_nocase(name, "referer") && value.n &&
+	    memmem(value.p, value.n, "cay_preview", strlen("cay_preview")))
 		return 0;
 	/* the server must not learn the API's origin */
 	if (c->prefix &&
@@ -261,8 +190,6 @@ int proxy_headers_write_request(const struct proxy_headers *c, const struct http
 		r = proxy_headers_write_request_line(c, h, i, out);
 	return r;
 }
-
-/* To the client */
 
 static bool path_segment_is_dots(struct slice segment)
 {
@@ -297,19 +224,6 @@ bool proxy_path_is_confined(struct slice path)
 	return true;
 }
 
-static int location_write_below_prefix(const struct proxy_headers *c, struct slice value,
-				       struct buf *out)
-{
-	int r;
-
-	if (!proxy_path_is_confined(value))
-		return 0;
-	r = buf_printf(out, "Location: %s", c->prefix);
-	if (r >= 0)
-		r = buf_append(out, value.p, value.n);
-	return r < 0 ? r : buf_puts(out, "\r\n");
-}
-
 static int proxy_headers_write_reply_line(const struct proxy_headers *c, const struct http_head *h,
 					  size_t i, struct buf *out)
 {
@@ -317,16 +231,16 @@ static int proxy_headers_write_reply_line(const struct proxy_headers *c, const s
 
 	if (header_is_hop_by_hop(h, name) || header_has_prefix(name, "cay-") ||
 	    header_has_prefix(name, "x-accel-") || header_has_prefix(name, "x-lighttpd-") ||
-	    header_has_prefix(name, "proxy-") ||
-	    header_name_is_one_of(beyond_host_headers, ARRAY_SIZE(beyond_host_headers), name))
+	    header_has_prefix(name, "proxy-") || header_is_one_of(beyond_host_headers, name))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-"))
 		return c->upgrade ? header_line_write(out, name, value) : 0;
 	if (c->prefix && http_equals_nocase(name, "location"))
-		return location_write_below_prefix(c, value, out);
+		return proxy_path_is_confined(value) ? buf_printf(out, "Location: %s%.*s\r\n",
+								  c->prefix, (int)value.n, value.p)
+						     : 0;
 	if (c->prefix)
-		return header_name_is_one_of(api_origin_reply_headers,
-					     ARRAY_SIZE(api_origin_reply_headers), name)
+		return header_is_one_of(api_origin_reply_headers, name)
 			       ? header_line_write(out, name, value)
 			       : 0;
 	if (http_equals_nocase(name, "set-cookie"))

@@ -11,21 +11,14 @@ struct proxy {
 	struct slice target; /* into the request */
 };
 
-/* The request, to the server. */
-
 static int proxy_write_request_head(struct proxy *p, struct buf *b)
 {
 	const struct http_head *h = p->forward.rq->head;
 	int r = buf_reserve(b, KIB(1));
 
 	if (r >= 0)
-		r = buf_append(b, h->method.p, h->method.n);
-	if (r >= 0)
-		r = buf_putc(b, ' ');
-	if (r >= 0)
-		r = buf_append(b, p->target.p, p->target.n);
-	if (r >= 0)
-		r = buf_puts(b, " HTTP/1.1\r\n");
+		r = buf_printf(b, "%.*s %.*s HTTP/1.1\r\n", (int)h->method.n, h->method.p,
+			       (int)p->target.n, p->target.p);
 	if (r >= 0)
 		r = proxy_headers_write_request(&p->headers, h, b);
 	if (r >= 0)
@@ -76,8 +69,6 @@ static void on_proxy_tunnel_reply(struct proxy *p, struct slice *in)
 		forward_fail(&p->forward, h->status == 429 ? CAY_E_LIMIT : CAY_E_MISBEHAVED,
 			     "the sandbox refused to connect port %u", p->headers.port);
 }
-
-/* The reply. */
 
 static int proxy_pass_reply_headers(struct proxy *p)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/relay.h"
 
-#include "net/tunnel.h"
-
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(2))
 #define REPLY_VALUE_MAX 128
 
@@ -62,20 +60,14 @@ static enum cay_code relay_fault_code(const struct relay *r)
 static int relay_pass_reply_headers(struct relay *r, bool upgrade)
 {
 	const struct http_head *h = &r->forward.http.head;
-	char text[REPLY_VALUE_MAX + 1];
 
 	for (size_t i = 0; i < ARRAY_SIZE(relay_reply_headers); i++) {
-		struct slice v;
+		const struct relay_header_rule *rule = &relay_reply_headers[i];
+		struct slice name = slice_of(rule->written), v = http_header_find(h, rule->name);
 
-		if (relay_reply_headers[i].upgrade && !upgrade)
+		if ((rule->upgrade && !upgrade) || !v.n || v.n > REPLY_VALUE_MAX)
 			continue;
-		v = http_header_find(h, relay_reply_headers[i].name);
-		if (!v.p || !v.n || v.n > REPLY_VALUE_MAX)
-			continue;
-		memcpy(text, v.p, v.n);
-		text[v.n] = 0;
-		if (request_add_reply_header(r->forward.rq, relay_reply_headers[i].written, text) <
-		    0)
+		if (request_add_reply_header_slice(r->forward.rq, name, v) < 0)
 			return -ENOBUFS;
 	}
 	return 0;
@@ -198,13 +190,7 @@ static bool relay_value_is_printable(const char *s)
 
 static int relay_append_header(struct buf *b, const char *key, struct slice v)
 {
-	int e = buf_puts(b, key);
-
-	if (e >= 0)
-		e = buf_puts(b, ": ");
-	if (e >= 0)
-		e = buf_append(b, v.p, v.n);
-	return e < 0 ? e : buf_puts(b, "\r\n");
+	return buf_printf(b, "%s: %.*s\r\n", key, (int)v.n, v.p);
 }
 
 static int relay_write_headers(const struct relay *r, const struct http_head *h, struct buf *b)
@@ -231,14 +217,9 @@ static int relay_write_request_head(struct relay *r, const struct relay_conf *co
 	int e = buf_reserve(b, 512);
 
 	if (e >= 0)
-		e = buf_append(b, h->method.p, h->method.n);
-	if (e >= 0)
-		e = buf_putc(b, ' ');
-	if (e >= 0)
-		e = buf_append(b, h->target.p, h->target.n);
-	if (e >= 0)
-		e = buf_puts(b, r->upstream ? " HTTP/1.1\r\nHost: control\r\n"
-					    : " HTTP/1.1\r\nHost: sandbox\r\n");
+		e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: %s\r\n", (int)h->method.n,
+			       h->method.p, (int)h->target.n, h->target.p,
+			       r->upstream ? "control" : "sandbox");
 	if (e >= 0 && r->upgrade)
 		e = buf_puts(b, "Connection: upgrade\r\n");
 	else if (e >= 0 && !r->upstream)

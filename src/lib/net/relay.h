@@ -4,24 +4,23 @@
 /*
  * relay - forward a request to another program, and its reply to the client
  *
- * That program is PID 1 of a sandbox, or control.  The head is rewritten from the parsed
- * request: method, target, the headers in a table, those of the caller, nothing else.  The
- * reply is untrusted: its head is parsed with http's limits and a deadline, the headers in a
- * table pass, the body is passed on unread.
+ * That program is PID 1 of a sandbox, or control.  The head is rewritten from the parsed request:
+ * method, target, the headers in a table, those of the caller, nothing else.  The reply is
+ * untrusted: its head is parsed with http's limits and a deadline, the headers in a table pass, the
+ * body is passed on unread.
  *
- * A sandbox (path) gets a connection per request.  Connections to control (upstream) are
- * pooled; a GET whose connection turns out to be closed is sent once more.
+ * A sandbox (path) gets a connection per request.  Connections to control (upstream) are pooled; a
+ * GET whose connection turns out to be closed is sent once more.
  *
  * Failures are error replies for as long as net/forward.h can send them: no connection
- * (CAY_E_UNAVAILABLE), a reply that is not HTTP (CAY_E_MISBEHAVED; from control
- * CAY_E_UNAVAILABLE), no reply (CAY_E_TIMEOUT).
+ * (CAY_E_UNAVAILABLE), a reply that is not HTTP (CAY_E_MISBEHAVED; from control CAY_E_UNAVAILABLE),
+ * no reply (CAY_E_TIMEOUT).
  *
- * With upgrade set, a request to switch protocols is forwarded as well.  When the reply is a
- * 101 to that very protocol, both connections become a tunnel; any other reply is an ordinary
- * one.
+ * With upgrade set, a request to switch protocols is forwarded as well.  When the reply is a 101 to
+ * that very protocol, both connections become a tunnel; any other reply is an ordinary one.
  *
- * Bounded as net/forward.h says.  Takes the request: the caller must not touch it again.  Its
- * body must come raw (server_conf's sandbox_handler or raw).
+ * Bounded as net/forward.h says.  Takes the request: the caller must not touch it again.  Its body
+ * must come raw (server_conf's sandbox_handler or raw).
  */
 #include "net/forward.h"
 #include "net/upstream-pool.h"

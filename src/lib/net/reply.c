@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
-#include <stdio.h>
-#include <sys/socket.h>
 
 #include "net/server-internal.h"
 
@@ -66,8 +64,10 @@ static void reply_send_soon(struct server_conn *c, const uv_buf_t *v, unsigned n
 		server_conn_hold_output(c);
 }
 
-void server_conn_handle_sent(struct server_conn *c)
+void on_server_conn_sent(struct conn *conn)
 {
+	struct server_conn *c = conn_data(conn);
+
 	if (c->want_drain && c->live && !c->reply_finished && !c->closing &&
 	    request_queued_bytes(&c->rq) <= SERVER_OUT_MARK / 2) {
 		c->want_drain = false;
@@ -79,9 +79,7 @@ void server_conn_handle_sent(struct server_conn *c)
 
 size_t request_queued_bytes(const struct request *rq)
 {
-	const struct server_conn *c =
-		(const struct server_conn *)(const void *)((const char *)rq -
-							   offsetof(struct server_conn, rq));
+	const struct server_conn *c = server_conn_of_request((struct request *)(uintptr_t)rq);
 
 	return c->held.len + (c->conn ? conn_queued_bytes(c->conn) : 0);
 }
@@ -103,11 +101,6 @@ int request_add_reply_header_slice(struct request *rq, struct slice name, struct
 			  value.p);
 }
 
-static const char *reply_status_reason(int status)
-{
-	return status < 300 ? "OK" : status < 500 ? "Refused" : "Failed";
-}
-
 static int reply_append_text(struct buf *b, int r, const char *text)
 {
 	return r < 0 ? r : buf_puts(b, text);
@@ -127,12 +120,13 @@ static bool reply_request_rest_is_short(const struct server_conn *c)
 
 static int reply_write_head(struct server_conn *c, int status, const char *media, uint64_t length)
 {
+	const char *reason = status < 300 ? "OK" : status < 500 ? "Refused" : "Failed";
 	struct buf *out = &c->held;
 	int r = buf_reserve(out, HEAD_ROOM);
 
 	if (r >= 0)
 		r = buf_printf(out, "HTTP/1.1 %d ", status);
-	r = reply_append_text(out, r, reply_status_reason(status));
+	r = reply_append_text(out, r, reason);
 	r = reply_append_text(out, r, "\r\nCay-Request: ");
 	r = reply_append_text(out, r, c->rq.id);
 	r = reply_append_text(out, r, "\r\n");
@@ -299,8 +293,8 @@ bool request_write_stream(struct request *rq, const void *p, size_t n)
 		reply_send_soon(c, v + 1, 1);
 	}
 	c->want_drain = request_queued_bytes(rq) > SERVER_OUT_MARK;
-	if (c->want_drain &&
-	    rq->actor.scope == SCOPE_PUBLIC) /* an anonymous client must keep reading */
+	/* an anonymous client must keep reading */
+	if (c->want_drain && rq->actor.scope == SCOPE_PUBLIC)
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
 	return c->want_drain || c->closing;
 }
@@ -397,13 +391,18 @@ void request_release_held_reply(struct request *rq)
 	server_conn_unref(c);
 }
 
+static int request_fd(struct request *rq)
+{
+	const struct server_conn *c = server_conn_of_request(rq);
+
+	return c->closing ? -EBADF : conn_fd(c->conn);
+}
+
 int request_peer_credentials(struct request *rq, struct ucred *ret)
 {
 	socklen_t n = sizeof(*ret);
-	int fd;
+	int fd = request_fd(rq);
 
-	fd = server_conn_of_request(rq)->closing ? -EBADF
-						 : conn_fd(server_conn_of_request(rq)->conn);
 	if (fd < 0)
 		return -EBADF;
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ? -errno : 0;
@@ -412,8 +411,7 @@ int request_peer_credentials(struct request *rq, struct ucred *ret)
 int request_peer_address(struct request *rq, struct sockaddr_storage *ret)
 {
 	socklen_t n = sizeof(*ret);
-	int fd = server_conn_of_request(rq)->closing ? -EBADF
-						     : conn_fd(server_conn_of_request(rq)->conn);
+	int fd = request_fd(rq);
 
 	if (fd < 0)
 		return -EBADF;

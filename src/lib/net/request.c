@@ -2,8 +2,6 @@
 #include "net/server-internal.h"
 #include "wire/frame.h"
 
-/* Routing and decoding. */
-
 static int request_find_route(struct server_conn *c, unsigned *allow, struct cay_err *err)
 {
 	const struct server_conf *conf = c->conf;
@@ -110,7 +108,7 @@ void server_conn_begin_request(struct server_conn *c)
 
 	c->live = true;
 	c->complete = h->framing == HTTP_EMPTY;
-	c->last_request = !h->keep_alive || server_is_draining(c->server);
+	c->last_request = !h->keep_alive || c->server->draining;
 	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
 	c->body_received = 0;
 	c->rq = (struct request){ .head = h,
@@ -127,7 +125,7 @@ void server_conn_begin_request(struct server_conn *c)
 
 		server_conn_reply_error(c, &err, allow);
 		if (err.code == CAY_E_OVERLOADED)
-			server_conn_add_refusing_time(c, begun);
+			c->server->refusing_ns += uv_hrtime() - begun;
 		return;
 	}
 	op = c->rq.match.op;

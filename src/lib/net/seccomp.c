@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/seccomp.h"
 
-#include <errno.h>
 #include <linux/landlock.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -9,56 +8,26 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 
 static const int confine_allowed_syscalls[] = {
 	/* the loop */
-	SCMP_SYS(epoll_ctl),
-	SCMP_SYS(epoll_pwait),
-	SCMP_SYS(epoll_wait),
-	SCMP_SYS(poll),
+	SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_wait), SCMP_SYS(poll),
 	SCMP_SYS(ppoll),
 	/* open sockets */
-	SCMP_SYS(read),
-	SCMP_SYS(readv),
-	SCMP_SYS(write),
-	SCMP_SYS(writev),
-	SCMP_SYS(sendmsg),
-	SCMP_SYS(sendto),
-	SCMP_SYS(recvmsg),
-	SCMP_SYS(recvfrom),
-	SCMP_SYS(accept4),
-	SCMP_SYS(connect),
-	SCMP_SYS(shutdown),
-	SCMP_SYS(close),
-	SCMP_SYS(getsockname),
-	SCMP_SYS(getpeername),
-	SCMP_SYS(getsockopt),
-	SCMP_SYS(setsockopt),
-	SCMP_SYS(fcntl),
+	SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(sendmsg),
+	SCMP_SYS(sendto), SCMP_SYS(recvmsg), SCMP_SYS(recvfrom), SCMP_SYS(accept4),
+	SCMP_SYS(connect), SCMP_SYS(shutdown), SCMP_SYS(close), SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername), SCMP_SYS(getsockopt), SCMP_SYS(setsockopt), SCMP_SYS(fcntl),
 	/* its own counters, from open files */
-	SCMP_SYS(pread64),
-	SCMP_SYS(fstat),
+	SCMP_SYS(pread64), SCMP_SYS(fstat),
 	/* memory; mmap and mprotect are below */
-	SCMP_SYS(brk),
-	SCMP_SYS(munmap),
-	SCMP_SYS(mremap),
-	SCMP_SYS(madvise),
+	SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
 	/* libc and libcrypto */
-	SCMP_SYS(futex),
-	SCMP_SYS(getrandom),
-	SCMP_SYS(clock_gettime),
-	SCMP_SYS(gettimeofday),
-	SCMP_SYS(getpid),
-	SCMP_SYS(gettid),
-	SCMP_SYS(rt_sigaction),
-	SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(restart_syscall),
-	SCMP_SYS(exit),
-	SCMP_SYS(exit_group),
+	SCMP_SYS(futex), SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+	SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
 
 static int confine_add_syscall_rules(scmp_filter_ctx ctx)

@@ -10,8 +10,7 @@
  */
 #include "base/err.h"
 
-/* Call before the loop is created: libuv opens an io_uring whatever its options say, and a ring
- * bypasses the filter. */
+/* Call before the loop is created: libuv opens an io_uring, which bypasses the filter. */
 [[nodiscard]] int confine_deny_io_uring(struct cay_err *err);
 /* Irreversible. */
 [[nodiscard]] int confine_daemon(struct cay_err *err);

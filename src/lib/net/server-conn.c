@@ -13,9 +13,8 @@
 /* Free what the request held; the connection may serve another. */
 static void server_conn_reset_request(struct server_conn *c)
 {
-	c->live = c->in_handler = c->raw = c->is_special = c->reply_begun = c->reply_finished =
-		false;
-	c->paused = c->want_drain = c->bodiless = c->answer_reported = false;
+	c->live = c->in_handler = c->raw = c->is_special = c->reply_begun = false;
+	c->paused = c->want_drain = c->bodiless = c->answer_reported = c->reply_finished = false;
 	c->code = CAY_OK;
 	c->route = NULL;
 	arena_fini(&c->rq.arena);
@@ -48,10 +47,7 @@ void server_conn_unref(struct server_conn *c)
 	http_parser_fini(&c->http);
 	buf_fini(&c->in);
 	buf_fini(&c->held);
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		s->conns = c->next;
+	*(c->prev ? &c->prev->next : &s->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	s->n_conns--;
@@ -77,10 +73,7 @@ static void server_conn_unhold_output(struct server_conn *c)
 {
 	if (!c->on_held)
 		return;
-	if (c->held_prev)
-		c->held_prev->held_next = c->held_next;
-	else
-		c->server->held = c->held_next;
+	*(c->held_prev ? &c->held_prev->held_next : &c->server->held) = c->held_next;
 	if (c->held_next)
 		c->held_next->held_prev = c->held_prev;
 	c->held_prev = c->held_next = NULL;
@@ -108,10 +101,7 @@ static void on_upgraded_conn_free(void *arg)
 	struct upgraded_conn *t = arg;
 	struct server *s = t->server;
 
-	if (t->prev)
-		t->prev->next = t->next;
-	else
-		s->upgraded = t->next;
+	*(t->prev ? &t->prev->next : &s->upgraded) = t->next;
 	if (t->next)
 		t->next->prev = t->prev;
 	peer_limit_remove_conn(s->peers, t->peer);
@@ -178,16 +168,11 @@ static void on_server_conn_timeout(uv_timer_t *t)
 	server_conn_close(t->data);
 }
 
-static bool server_conn_peer_has_left(const struct server_conn *c)
-{
-	struct pollfd p = { .fd = conn_fd(c->conn), .events = POLLRDHUP };
-
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
-}
-
 bool request_peer_has_left(struct request *rq)
 {
-	return server_conn_peer_has_left(server_conn_of_request(rq));
+	struct pollfd p = { .fd = conn_fd(server_conn_of_request(rq)->conn), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
 }
 
 /* While its input is paused a peer that leaves goes unnoticed, so poll. */
@@ -195,7 +180,7 @@ static void on_server_conn_paused_timer(uv_timer_t *t)
 {
 	struct server_conn *c = t->data;
 
-	if (server_conn_peer_has_left(c))
+	if (request_peer_has_left(&c->rq))
 		server_conn_close(c);
 }
 
@@ -307,48 +292,6 @@ static bool server_conn_parse_next(struct server_conn *c, struct slice *in)
 	return false;
 }
 
-/* Sockets. */
-
-static void server_conn_parse_input(struct server_conn *c, struct slice fresh);
-
-static void on_server_conn_read(struct conn *conn, struct slice bytes)
-{
-	struct server_conn *c = conn_data(conn);
-
-	if (c->lingering) {
-		c->discarded += bytes.n;
-		if (c->discarded > LINGER_BYTES)
-			server_conn_close(c);
-		return;
-	}
-	/* a raw body may take long; any other has one timeout from its head */
-	if (c->live && !c->complete && !c->reply_finished &&
-	    (c->is_special || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
-		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
-	/* a client has no reason to send more than a head before our reply */
-	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
-		server_conn_close(c);
-	else
-		server_conn_parse_input(c, bytes);
-}
-
-static void on_server_conn_end(struct conn *conn, const struct cay_err *err)
-{
-	if (!err)
-		conn_shutdown(conn);
-	server_conn_close(conn_data(conn));
-}
-
-static void on_server_conn_stuck(struct conn *conn)
-{
-	server_conn_close(conn_data(conn));
-}
-
-static void on_server_conn_sent(struct conn *conn)
-{
-	server_conn_handle_sent(conn_data(conn));
-}
-
 /* While paused the peer waits for us, but may leave. */
 static void server_conn_update_timer(struct server_conn *c)
 {
@@ -407,6 +350,39 @@ void server_conn_continue(struct server_conn *c)
 	server_conn_parse_input(c, (struct slice){});
 }
 
+static void on_server_conn_read(struct conn *conn, struct slice bytes)
+{
+	struct server_conn *c = conn_data(conn);
+
+	if (c->lingering) {
+		c->discarded += bytes.n;
+		if (c->discarded > LINGER_BYTES)
+			server_conn_close(c);
+		return;
+	}
+	/* a raw body may take long; any other has one timeout from its head */
+	if (c->live && !c->complete && !c->reply_finished &&
+	    (c->is_special || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
+		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
+	/* a client has no reason to send more than a head before our reply */
+	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
+		server_conn_close(c);
+	else
+		server_conn_parse_input(c, bytes);
+}
+
+static void on_server_conn_end(struct conn *conn, const struct cay_err *err)
+{
+	if (!err)
+		conn_shutdown(conn);
+	server_conn_close(conn_data(conn));
+}
+
+static void on_server_conn_stuck(struct conn *conn)
+{
+	server_conn_close(conn_data(conn));
+}
+
 static struct server_conn *server_conn_new(struct server *s)
 {
 	struct server_conn *c = calloc(1, sizeof(*c));
@@ -446,9 +422,4 @@ struct server_conn *server_conn_accept(struct server *s)
 	c->closing = true;
 	uv_close((uv_handle_t *)&c->timer, on_server_conn_timer_closed);
 	return NULL;
-}
-
-void server_conn_add_refusing_time(struct server_conn *c, uint64_t begun_ns)
-{
-	c->server->refusing_ns += uv_hrtime() - begun_ns;
 }

@@ -2,8 +2,7 @@
 #ifndef CAY_NET_SERVER_INTERNAL_H
 #define CAY_NET_SERVER_INTERNAL_H
 /*
- * Shared by server.c (sockets), server-conn.c (a connection), request.c (routing, decoding)
- * and reply.c (output).
+ * Shared by server.c (sockets), server-conn.c, request.c (routing, decoding) and reply.c (output).
  *
  * A server_conn is freed in the close callback of its last handle and nowhere else, so every
  * pointer to it stays valid during any callback.  `gone` is called from there as well: never
@@ -83,7 +82,7 @@ struct server {
 	struct server_conn *conns, *held;
 	struct upgraded_conn *upgraded;
 	unsigned n_conns;
-	uint64_t refusing_ns;
+	uint64_t refusing_ns;       /* time spent on requests that conf->admit refused */
 	uint32_t id_first, id_next; /* request ids: a random half, then a counter */
 };
 
@@ -97,14 +96,13 @@ void server_free_when_done(struct server *s);
 /* Accept a connection; NULL on failure. */
 struct server_conn *server_conn_accept(struct server *s);
 void server_conn_close(struct server_conn *c);
-bool server_is_draining(const struct server *s);
 /* Free the server_conn but not its connection, which still counts as the server's. */
 struct conn *server_conn_release_conn(struct server_conn *c);
 /* Send c->held before the loop waits again. */
 void server_conn_hold_output(struct server_conn *c);
 /* Send c->held now. */
 void server_conn_flush(struct server_conn *c);
-void server_conn_handle_sent(struct server_conn *c);
+void on_server_conn_sent(struct conn *conn);
 /* The last reference frees it. */
 void server_conn_unref(struct server_conn *c);
 /* Call conf->answered, once. */
@@ -112,8 +110,6 @@ bool server_conn_report_answer(struct server_conn *c, int status, bool whole);
 /* Continue with input, the next request or the end, as far as possible now. */
 void server_conn_continue(struct server_conn *c);
 void server_conn_set_timeout(struct server_conn *c, uint64_t ms);
-/* Count the time since begun_ns as time spent refusing. */
-void server_conn_add_refusing_time(struct server_conn *c, uint64_t begun_ns);
 void server_conn_set_request_id(struct server_conn *c);
 /* Events of the parser: a head, part of a body, its end, or an error. */
 void server_conn_begin_request(struct server_conn *c);

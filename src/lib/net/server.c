@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/server.h"
 
-#include <netinet/tcp.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include "base/seqpacket.h"
 #include "net/peer-limit.h"
@@ -69,9 +67,8 @@ static void on_server_connection(uv_stream_t *listener, int status)
 	if (c->closing)
 		return;
 	conn_set_reading(c->conn, true);
-	if (!c->lingering)
-		server_conn_set_timeout(
-			c, s->conf->head_timeout_ms); /* it must send a request in time */
+	if (!c->lingering) /* it must send a request in time */
+		server_conn_set_timeout(c, s->conf->head_timeout_ms);
 }
 
 static void on_server_handle_closed(uv_handle_t *h)
@@ -161,11 +158,6 @@ void server_drain(struct server *s)
 			c->last_request = true;         /* also correct when the reply has begun */
 		else if (http_parser_is_idle(&c->http)) /* its next request may be in flight */
 			server_conn_set_timeout(c, LAST_MS);
-}
-
-bool server_is_draining(const struct server *s)
-{
-	return s->draining;
 }
 
 unsigned server_count_connections(const struct server *s)

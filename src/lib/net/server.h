@@ -85,8 +85,7 @@ typedef int request_admit(struct request *rq, void *arg, struct cay_err *err);
 struct server_conf {
 	unsigned max_conns;
 	unsigned max_peer;        /* per address, or IPv6 /64 network; 0: no limit */
-	uint64_t head_timeout_ms; /* from accept to the first byte; from there to the end of the
-				     head */
+	uint64_t head_timeout_ms; /* from accept to the first byte; from there to the head's end */
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
 	size_t n_routes;
@@ -107,23 +106,20 @@ struct server_conf {
 	 * request_release_held_reply(), which must be called from the loop, not from here.  Other
 	 * replies cannot be held. */
 	bool (*answered)(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
-	/* Called before it for an internal error, whose message no client receives.  May be
-	 * NULL. */
+	/* Called before it for an internal error, which no client receives.  May be NULL. */
 	void (*broken)(const struct request *rq, const struct cay_err *err, void *arg);
 	void *arg;
 	/* Layer of every connection (net/tls.h); NULL: plain. */
 	const struct conn_layer *layer;
 };
 
-/* Serve a listening unix or TCP socket; takes the fd, also on failure.  conf must outlive the
- * server. */
+/* Serve a listening unix or TCP socket; takes the fd, also on failure.  conf must outlive it. */
 [[nodiscard]] int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf,
 			       struct server **ret, struct cay_err *err);
 /* Stop listening and close every connection (handlers get `gone`).  The server frees itself when
  * the loop has run its close callbacks. */
 void server_stop(struct server *s);
-/* Stop listening; each connection ends after its current request, or one that arrives within a
- * second. */
+/* Stop listening; connections end after their current request, or one within a second. */
 void server_drain(struct server *s);
 unsigned server_count_connections(const struct server *s);
 /* Time spent on requests that conf->admit refused, since the start. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tls.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -16,13 +15,14 @@
 #define OUR_BIO 200          /* a fixed number: BIO_get_new_index() would run out */
 #define CIPHER_KEPT KIB(128) /* a larger buffer is freed after use */
 
+static const unsigned char tls_alpn[] = "\x08http/1.1";
+
 struct tls_layer {
 	struct conn_layer conn; /* first */
 	SSL_CTX *ctx;
 	BIO_METHOD *bio;
 	uint64_t handshake_ms;
-	bool client;
-	bool by_address;
+	bool client, by_address;
 	char *host;
 };
 
@@ -37,8 +37,7 @@ struct tls {
 	bool busy; /* inside OpenSSL, or the owner called from here */
 };
 
-/* The BIO: OpenSSL's socket. */
-
+/* OpenSSL reads from and writes to a BIO instead of a socket. */
 static int tls_bio_read(BIO *b, char *p, int n)
 {
 	struct tls *t = BIO_get_data(b);
@@ -126,8 +125,6 @@ static int tls_write_plain(struct tls *t, const char *p, size_t n)
 	return 0;
 }
 
-/* Reading. */
-
 static void tls_do_handshake(struct tls *t)
 {
 	int r;
@@ -157,8 +154,7 @@ static void tls_do_handshake(struct tls *t)
 		t->conn->events->ready(t->conn);
 }
 
-/* Fill the buffer, so that the owner gets one call instead of one per record.  False when there is
- * no more input now. */
+/* Fill the buffer: one call of the owner for many records.  False when there is no more input. */
 static bool tls_decrypt_input(struct tls *t)
 {
 	char *plain = t->conn->shared->plain;
@@ -263,8 +259,6 @@ static void tls_filter_update_reading(struct conn *c)
 		conn_wire_set_reading(c, true);
 }
 
-/* Writing. */
-
 /* Join small pieces: each would be a record, with a head and a tag. */
 static int tls_write_joined(struct tls *t, const uv_buf_t *v, unsigned n)
 {
@@ -320,8 +314,6 @@ static void tls_filter_shutdown(struct conn *c)
 	}
 	conn_wire_shutdown(c);
 }
-
-/* Opening and closing. */
 
 static void tls_filter_close(struct conn *c)
 {
@@ -389,14 +381,6 @@ static int tls_create_ssl(struct tls *t, const struct tls_layer *l)
 	return 0;
 }
 
-static int tls_alloc_buffers(struct conn_shared *room)
-{
-	room->cipher.max = CIPHER_MAX;
-	if (!room->plain)
-		room->plain = malloc(CONN_READ + RECORD_MAX);
-	return room->plain ? 0 : -ENOMEM;
-}
-
 static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 {
 	static const struct conn_filter filter = { .input = tls_filter_input,
@@ -411,9 +395,10 @@ static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 
 	if (!t)
 		return -ENOMEM;
-	r = tls_alloc_buffers(c->shared);
-	if (r >= 0)
-		r = tls_create_ssl(t, l);
+	c->shared->cipher.max = CIPHER_MAX;
+	if (!c->shared->plain)
+		c->shared->plain = malloc(CONN_READ + RECORD_MAX);
+	r = c->shared->plain ? tls_create_ssl(t, l) : -ENOMEM;
 	ERR_clear_error();
 	if (r < 0) {
 		SSL_free(t->ssl);
@@ -434,8 +419,6 @@ static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 	return 0;
 }
 
-/* Layers. */
-
 static int tls_report_bad_file(struct cay_err *err, const char *what, const char *file)
 {
 	unsigned long e = ERR_peek_last_error();
@@ -454,10 +437,9 @@ static int on_tls_key_password(char *, int, int, void *)
 static int on_tls_alpn_select(SSL *, const unsigned char **ret, unsigned char *ret_n,
 			      const unsigned char *in, unsigned n, void *)
 {
-	static const unsigned char ours[] = "\x08http/1.1";
 	unsigned char *chosen;
 
-	if (SSL_select_next_proto(&chosen, ret_n, ours, sizeof(ours) - 1, in, n) !=
+	if (SSL_select_next_proto(&chosen, ret_n, tls_alpn, sizeof(tls_alpn) - 1, in, n) !=
 	    OPENSSL_NPN_NEGOTIATED)
 		return SSL_TLSEXT_ERR_ALERT_FATAL;
 	*ret = chosen;
@@ -524,14 +506,14 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 
 int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, struct cay_err *err)
 {
-	static const unsigned char ours[] = "\x08http/1.1";
 	struct tls_layer *l = tls_layer_new(true, conf->handshake_ms);
 	unsigned char address[sizeof(struct in6_addr)];
 	int ok;
 
 	if (l)
 		l->host = strdup(conf->host);
-	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
+	if (!l || !l->host ||
+	    SSL_CTX_set_alpn_protos(l->ctx, tls_alpn, sizeof(tls_alpn) - 1) != 0) {
 		tls_layer_free(l);
 		return cay_no_memory(err);
 	}

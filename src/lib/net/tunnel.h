@@ -4,13 +4,12 @@
 /*
  * tunnel - copy bytes between two connections until both have ended
  *
- * The bytes are not interpreted.  A side that does not read stops the other from being read;
- * an end is passed on as an end.  When one side has ended the other may finish, but a silence
- * of TUNNEL_HALF_MS ends both: the peer may have left.  A side found to be closed in both
- * directions ends both as soon as its data is sent.
+ * The bytes are not interpreted.  A side that does not read stops the other from being read; an end
+ * is passed on as an end.  When one side has ended the other may finish, but a silence of
+ * TUNNEL_HALF_MS ends both: the peer may have left.  A side found to be closed in both directions
+ * ends both as soon as its data is sent.
  *
- * Bounded: TUNNEL_MARK and one read each way while a side stalls; an idle tunnel holds no
- * buffer.
+ * Bounded: TUNNEL_MARK and one read each way while a side stalls; an idle tunnel holds no buffer.
  */
 #include "net/conn.h"
 

@@ -2,7 +2,6 @@
 #include "net/upstream-pool.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "net/dial.h"
 

@@ -4,10 +4,9 @@
 /*
  * upstream-pool - connections to one unix socket of ours, kept for the next request
  *
- * For a trusted program (control); a sandbox gets a connection per request.  Idle connections
- * are watched: one that ends, or receives unexpected bytes, is closed.  keep_ms must be
- * shorter than the other side's idle timeout, or a request may be sent on a connection that is
- * being closed.
+ * For a trusted program (control); a sandbox gets a connection per request.  Idle connections are
+ * watched: one that ends, or receives unexpected bytes, is closed.  keep_ms must be shorter than
+ * the other side's idle timeout, or a request may be sent on a connection that is being closed.
  *
  * Bounded: max idle connections.  Threading: loop thread.
  */

@@ -38,8 +38,7 @@ static void ws_free_frame_context(struct ws *w)
 static void ws_drop_message(struct ws *w)
 {
 	ws_buf_release(&w->msg);
-	w->checked = 0;
-	w->handed = 0;
+	w->checked = w->handed = 0;
 }
 
 /* Drop bytes the caller has seen; half a character may follow a part of a text. */
@@ -60,8 +59,6 @@ void ws_fini(struct ws *w)
 	ws_drop_message(w);
 	buf_fini(&w->out);
 }
-
-/* wslay's callbacks. */
 
 static ssize_t on_ws_frame_recv(uint8_t *p, size_t n, int, void *arg)
 {

@@ -117,20 +117,17 @@ void ws_fini(struct ws *w);
 
 /* Consume *in up to one event; now_ms is any monotonic clock.  WS_MORE: all was consumed.  After a
  * failure the session is over, its Close is in ws_pending_output() and w->code is set.
- * CAY_E_INVALID: the peer broke the protocol; CAY_E_TOO_LARGE, CAY_E_RATE: a limit;
- * CAY_E_NO_MEMORY. */
+ * CAY_E_INVALID: a protocol error; CAY_E_TOO_LARGE, CAY_E_RATE: a limit; CAY_E_NO_MEMORY. */
 [[nodiscard]] int ws_next_event(struct ws *w, struct slice *in, uint64_t now_ms,
 				struct ws_event *ret, struct cay_err *err);
 
-/* Queue a message of type WS_TEXT or WS_BINARY.  1: queued, but stop until ws_output_is_full() is
- * false.  -EPIPE: closing or over; -ENOBUFS: no room, nothing was queued; -EILSEQ: text is not
- * UTF-8; -ENOMEM. */
+/* Queue a WS_TEXT or WS_BINARY message.  1: queued, but stop until ws_output_is_full() is false.
+ * -EPIPE: closing or over; -ENOBUFS: no room, nothing queued; -EILSEQ: not UTF-8; -ENOMEM. */
 [[nodiscard]] int ws_send(struct ws *w, enum ws_event_type type, const void *p, size_t n);
 /* Send a ping, to check that the peer responds. */
 [[nodiscard]] int ws_ping(struct ws *w);
-/* Begin to close, after all queued output; messages received from here on are dropped.  -EINVAL:
- * the code may not be sent, or the reason is not UTF-8 of up to WS_REASON_MAX.  -EPIPE: closing or
- * over already; -ENOMEM. */
+/* Begin to close, after all queued output; later messages are dropped.  -EINVAL: the code may not
+ * be sent, or the reason is not UTF-8 of up to WS_REASON_MAX.  -EPIPE: not open; -ENOMEM. */
 [[nodiscard]] int ws_close(struct ws *w, unsigned code, const char *reason);
 
 /* Output to send; consume what was sent. */
