@@ -333,7 +333,8 @@ void op_event_list(struct cayd *c, struct request *rq)
 
 	if (event_query_parse(c, rq, &f, &err) < 0 || !rows) {
 		if (!err.code)
-			request_no_memory(rq);
+			(void)cay_no_memory(&err);
+		request_fail(rq, &err);
 		return;
 	}
 	if (q->follow || http_accepts_media_type(rq->head, "text/event-stream")) {

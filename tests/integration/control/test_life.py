@@ -379,6 +379,12 @@ def test_a_command_of_a_client_is_no_entrypoint(own, on_exit):
     clean(own)
 
 
+@pytest.mark.parametrize("query, headers", [("?sandbox=x", {}), ("", {"Last-Event-ID": "x"})])
+def test_events_of_an_invalid_query_are_refused(own, query, headers):
+    reply = own.open("GET", "/v1/events" + query, headers=headers, timeout_s=20)
+    assert reply.status == 400 and json.loads(reply.read())["error"]["code"] == "invalid_argument"
+
+
 def test_events_are_resumable(own):
     box = own.create("tiny", group="g")
     other = own.create("tiny")
