@@ -23,17 +23,15 @@ struct control_state {
 };
 
 /* The last bytes of ids and hashes are random. */
-static unsigned control_state_bucket(const void *end)
+static unsigned control_state_bucket(const uint8_t random[static 2])
 {
-	const uint8_t *p = end;
-
-	return (unsigned)(p[-1] | p[-2] << 8) % BUCKETS;
+	return (unsigned)(random[1] | random[0] << 8) % BUCKETS;
 }
 
 static struct control_state_sandbox **control_state_sandbox_slot(struct control_state *t,
 								 const struct id *id)
 {
-	struct control_state_sandbox **at = &t->sandboxes[control_state_bucket(id + 1)];
+	struct control_state_sandbox **at = &t->sandboxes[control_state_bucket(&id->bits[13])];
 
 	while (*at && !id_eq(&(*at)->id, id))
 		at = &(*at)->next;
@@ -177,7 +175,7 @@ static bool control_state_hash_equals(const uint8_t a[static 32], const uint8_t 
 static struct control_state_key **control_state_key_slot(struct control_state *t,
 							 const uint8_t hash[static 32])
 {
-	struct control_state_key **at = &t->keys[control_state_bucket(hash + 32)];
+	struct control_state_key **at = &t->keys[control_state_bucket(&hash[30])];
 
 	while (*at && !control_state_hash_equals((*at)->hash, hash))
 		at = &(*at)->next;
