@@ -145,9 +145,13 @@ static int list_print_reply(struct cli *c, const struct api_call *call, struct l
 	const struct field_table *t = ops[call->op].response;
 	const struct field *left = field_find(t, SLICE("left_out"));
 	char *all = arena_alloc(&c->arena, 1, t->size);
-	const struct field_list *rows = (const void *)(all + t->rows[0].offset);
-	int r = all ? api_call(&c->api, call, all, err) : cay_no_memory(err);
+	const struct field_list *rows;
+	int r;
 
+	if (!all)
+		return cay_no_memory(err);
+	rows = (const void *)(all + t->rows[0].offset);
+	r = api_call(&c->api, call, all, err);
 	if (r < 0 || c->global.json)
 		return r < 0 ? r : print_json(t, all, err);
 	for (size_t i = 0; r >= 0 && i < rows->n; i++)

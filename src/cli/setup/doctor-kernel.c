@@ -158,17 +158,18 @@ static void doctor_check_syscall(struct doctor_finding *f)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH };
 	struct mount_attr attr = {};
-	auto_close int fd = -EBADF;
 	bool there;
 	int r;
 
 	if (f->row->want == SYS_openat2)
-		r = fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
+		r = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
 	else if (f->row->want == SYS_pidfd_open)
-		r = fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+		r = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	else
 		r = (int)syscall(SYS_mount_setattr, -1, "", AT_EMPTY_PATH, &attr, sizeof(attr));
 	there = r >= 0 || (errno != ENOSYS && errno != EOPNOTSUPP);
+	if (r >= 0 && f->row->want != SYS_mount_setattr)
+		(void)close(r);
 	finding_set(f, there ? VERDICT_OK : f->row->bad, "%s",
 		    there ? "available" : "not available, or blocked by a filter");
 }

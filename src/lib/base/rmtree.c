@@ -49,6 +49,8 @@ static int rmtree_dir_next(DIR *d, const struct dirent **ret)
 /* 1 when it is a directory and still there. */
 static int rmtree_unlink_unless_dir(int dirfd, const struct dirent *e)
 {
+	if (dirfd < 0)
+		return -EBADF;
 	if (e->d_type == DT_DIR)
 		return 1;
 	if (unlinkat(dirfd, e->d_name, 0) == 0 || errno == ENOENT)

@@ -46,6 +46,7 @@ static int osb_create_set_resource(struct tool_run *run, struct cay_err *err)
 
 int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 {
+	json_int_t ttl_ms = (json_int_t)tool_run_arg_number(run, "timeout_seconds") * 1000;
 	int r = osb_create_check_args(run, err);
 
 	if (r < 0 || run->step)
@@ -58,9 +59,7 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 	if (r >= 0)
 		r = osb_create_set_resource(run, err);
 	return r < 0 ? r
-		     : tool_run_set(
-			       run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms",
-			       (json_int_t)(1000 * tool_run_arg_number(run, "timeout_seconds")));
+		     : tool_run_set(run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms", ttl_ms);
 }
 
 /* Our states under their names. */

@@ -142,7 +142,7 @@ def test_while_control_hangs_nobody_waits_for_it(own):
         cay.let_pass(3)
         cay.wait_for("a refusal", refused, 20)
         # nor when the edge has given it up, and dials one that listens and does not accept
-        cay.wait_for("it to be given up", lambda: "it says nothing" in own.log("cay-edge-0"), 30)
+        cay.wait_for("it to be given up", lambda: "no heartbeat" in own.log("cay-edge-0"), 30)
         for _ in range(5):
             assert refused()
             cay.let_pass(0.5)
