@@ -42,7 +42,7 @@ def rotate(rows, every, name=str):
 
 def finish(label, passed, failed, note=""):
     """Print the closing line, leave the counts for .ci/run, and exit."""
-    results = pathlib.Path(os.environ.get("CAY_RESULTS", "build/results"))
+    results = pathlib.Path(os.environ.get("CAY_RESULTS", "build/results/make"))
     results.mkdir(parents=True, exist_ok=True)
     (results / label).write_text(f"{passed} {failed}\n")
     print(f"{label}: {note}{passed} passed, {failed} failed")
