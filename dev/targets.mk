@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload failed mutants repro hardening docs pictures image deb shell run guest boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload ten-tenants failed mutants repro hardening docs pictures image deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -61,7 +61,7 @@ asan: build/asan-gcc ## the tests under ASan + UBSan [SUITE=unit,integration] [T
 asan-clang: build/asan-clang ## those that start no daemons under clang's
 	@dev/check build/asan-clang unit,sim,fuzz,platform
 
-coverage: build/cov ## line coverage of src/{text,wire,ops,auth}; fails below 95 %
+coverage: build/cov ## line coverage of what reads untrusted bytes; fails below 95 % in text, wire, ops, auth, below a floor elsewhere
 	@dev/coverage build/cov
 
 fuzz: ## every fuzzer for SECONDS=60 [ONLY=a,b] [SAMPLE=10: each once in ten commits]
@@ -84,6 +84,18 @@ sweep: build/gcc ## kill the daemons and the runtime at every failpoint and ever
 overload: export CAY_FULL := 1
 overload: build/gcc ## a node on a fifth of a core asked for twenty times what it can do: five minutes
 	@env CAY_BUILD=build/gcc timeout 900 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_overload.py
+
+tenant-floods: export CAY_FULL := 1
+tenant-floods: build/gcc ## each flood of reads and of unread replies by one tenant, in four forms, beside another: fifteen minutes [ONLY=events]
+	@env CAY_BUILD=build/gcc timeout 3000 pytest-3 -q -rP -p no:cacheprovider tests/attack/test_tenant_floods.py $(if $(ONLY),-k "$(ONLY)")
+
+tenant-memory: export CAY_FULL := 1
+tenant-memory: build/gcc ## one tenant takes the memory of all, twenty times in each of six shapes, and a neighbour that comes later: fifteen minutes [ONLY=storm]
+	@env CAY_BUILD=build/gcc timeout 3000 pytest-3 -q -rP -p no:cacheprovider tests/attack/test_tenant_memory.py $(if $(ONLY),-k "$(ONLY)")
+
+ten-tenants: export CAY_FULL := 1
+ten-tenants: build/gcc ## one tenant of ten does all its harm at once for ten minutes; what the other nine get done
+	@env CAY_BUILD=build/gcc timeout 3000 pytest-3 -q -rP -p no:cacheprovider tests/attack/test_ten_tenants.py
 
 failed: export CAY_FULL := 1
 failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]
@@ -124,8 +136,11 @@ image: ## build a guest image into build/images [NAME=base]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
 	@dev/build-cache build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
 
-guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota: ten minutes [ONLY=limits,platform] [CMD=...]
-	@dev/guest -t 900 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))
+guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota, the walls: twenty minutes [ONLY=limits,attack] [CMD=...]
+	@dev/guest -t 1800 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))
+
+guest-attack: build/gcc build/images/base ## the whole attack suite on that kernel: two hours [ONLY=attack,res] [CMD="-k ESC_31"]
+	@dev/guest -t 14400 -i env ATTACK_ONLY="$(ONLY)" ATTACK_ARGS="$(CMD)" tests/guest/suite attack-whole
 
 boot: ## the package on a Debian 13 that boots under qemu, systemd as PID 1, and once more: fifteen minutes
 	@dev/boot

@@ -3,9 +3,11 @@
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
+#include "cayd/core/list-page.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/observe/audit-log.h"
+#include "cayd/sandbox/disk-watch.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
@@ -26,6 +28,7 @@ void op_system_health(struct cayd *c, struct request *rq)
 			passed[h.runtimes.n++] = runtime_names[i];
 	h.has_runtimes = h.runtimes.n > 0;
 	h.disk = keeper_disk_kind(c->keeper);
+	h.has_disk = true;
 	h.has_pools = pools_has_any(c);
 	h.pools = pools_count(c, NULL);
 	request_reply_json(rq, &health_table, &h);
@@ -115,6 +118,13 @@ void op_sandbox_pause(struct cayd *c, struct request *rq)
 
 void op_sandbox_resume(struct cayd *c, struct request *rq)
 {
+	const struct sandbox *sb =
+		sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
+
+	if (sb && sb->info.hold && disk_watch_is_short(c)) {
+		request_refuse(rq, CAY_E_CAPACITY, sb->info.hold);
+		return;
+	}
 	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_RESUME }, WAIT_SETTLED);
 }
 
@@ -179,15 +189,14 @@ static bool sandbox_matches_query(const struct sandbox_info *s, const struct san
 
 void op_sandbox_list(struct cayd *c, struct request *rq)
 {
-	const struct sandbox_query *q = rq->query;
-	struct sandbox_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
-	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+	struct sandbox_query *q = rq->query;
 	uint64_t before, last = 0;
 	struct cay_err err = {};
 	bool unsaved = false;
 	struct sandbox *sb;
+	struct list_page page;
 
-	if (!cursor_parse(rq, q->cursor, rows, &before))
+	if (!request_bind_group(rq, &q->group) || !cursor_parse(rq, q->cursor, &before))
 		return;
 	if (q->state && !sandbox_state_is_known(q->state)) {
 		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
@@ -195,20 +204,18 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
+	list_page_begin(&page, "sandboxes");
 	sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, before);
-	for (; sb && list.sandboxes.n < q->limit; sb = sandbox_next_of_tenant(sb)) {
+	for (; sb && page.rows < q->limit; sb = sandbox_next_of_tenant(sb)) {
 		if (sandbox_matches_query(&sb->info, q) && !sb->life.claimed) {
-			rows[list.sandboxes.n++] = *sandbox_describe(sb);
+			if (!list_page_add(&page, &sandbox_info_table, sandbox_describe(sb)))
+				break;
 			unsaved |= sb->unsaved;
 		}
 		last = sb->seq;
 	}
-	if (sb)
-		list.next_cursor = cursor_format(rq, last);
-	if (sb && !list.next_cursor)
-		request_no_memory(rq);
-	else
-		sandboxes_reply(c, rq, &list, unsaved);
+	list_page_finish(&page, sb ? cursor_format(rq, last) : NULL);
+	sandboxes_reply(c, rq, &page, unsaved);
 }
 
 struct group_deletion {
@@ -221,21 +228,18 @@ struct group_deletion {
 /* Reply with their present state. */
 static void group_delete_reply(struct group_deletion *u)
 {
-	struct sandbox_info *rows = arena_alloc(&u->rq->arena, u->n ? u->n : 1, sizeof(*rows));
-	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+	struct list_page page;
 
-	if (!rows) {
-		request_no_memory(u->rq);
-		return;
-	}
+	list_page_begin(&page, "sandboxes");
 	for (size_t i = 0; i < u->n; i++) {
-		struct sandbox *sb = sandbox_find_of_tenant(u->cayd->sandboxes,
-							    &u->rq->actor.tenant, &u->ended[i]);
+		struct sandbox *sb =
+			sandbox_find_of_actor(u->cayd->sandboxes, &u->rq->actor, &u->ended[i]);
 
-		if (sb)
-			rows[list.sandboxes.n++] = *sandbox_describe(sb);
+		if (sb && !list_page_add(&page, &sandbox_info_table, sandbox_describe(sb)))
+			break;
 	}
-	sandboxes_reply(u->cayd, u->rq, &list, list.sandboxes.n);
+	list_page_finish(&page, NULL);
+	sandboxes_reply(u->cayd, u->rq, &page, page.rows);
 }
 
 static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
@@ -253,10 +257,13 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
  * after a restart nothing would show that their group was deleted. */
 void op_group_delete(struct cayd *c, struct request *rq)
 {
-	const struct group_query *q = rq->query;
+	struct group_query *q = rq->query;
 	struct id *ended = arena_alloc(&rq->arena, GROUP_ROWS, sizeof(*ended));
-	struct group_deletion *u = ended ? calloc(1, sizeof(*u)) : NULL;
+	struct group_deletion *u;
 
+	if (!request_bind_group(rq, &q->group))
+		return;
+	u = ended ? calloc(1, sizeof(*u)) : NULL;
 	if (!u) {
 		request_no_memory(rq);
 		return;
@@ -278,21 +285,18 @@ void op_group_delete(struct cayd *c, struct request *rq)
 void op_image_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
-	struct image_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
-	struct image_list list = { .images = { rows, 0 } };
 	const struct image *row = NULL;
+	struct list_page page;
 	uint64_t at;
 
-	if (!cursor_parse(rq, q->cursor, rows, &at))
+	if (!cursor_parse(rq, q->cursor, &at))
 		return;
-	while (list.images.n < q->limit && (row = image_at(c->images, at))) {
-		if (!row->layer)
-			rows[list.images.n++] = row->info;
-		at++;
-	}
-	if (image_at(c->images, at))
-		list.next_cursor = cursor_format(rq, at);
-	request_reply_json(rq, &image_list_table, &list);
+	list_page_begin(&page, "images");
+	for (; page.rows < q->limit && (row = image_at(c->images, at)); at++)
+		if (!row->layer && !list_page_add(&page, &image_info_table, &row->info))
+			break;
+	list_page_finish(&page, image_at(c->images, at) ? cursor_format(rq, at) : NULL);
+	list_page_reply(&page, rq);
 }
 
 void op_image_get(struct cayd *c, struct request *rq)
@@ -435,7 +439,8 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	if (!sb)
 		return;
 	if (sb->info.state != SB_RUNNING) {
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
+		request_refuse(rq, CAY_E_STATE,
+			       sb->info.hold ? sb->info.hold : "the sandbox is not running");
 		return;
 	}
 	id_format(&sb->info.id, name);

@@ -6,8 +6,10 @@
 
 #include "base/path.h"
 #include "cayd/core/listener-socket.h"
+#include "cayd/observe/lost.h"
 #include "cayd/observe/request-metrics.h"
 #include "cayd/tenant/api-key.h"
+#include "net/request-turns.h"
 
 #define CONNS_MAX 8192
 #define EDGE_DIR "edge"
@@ -108,9 +110,13 @@ static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 int listeners_open(struct cayd *c, struct cay_err *err)
 {
 	static struct server_conf confs[ARRAY_SIZE(control_listeners)];
+	struct request_turns *turns = NULL;
 	int r = listener_edge_dir_create(c, err);
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(control_listeners); i++) {
+	if (r >= 0)
+		r = request_turns_start(&c->loop, &turns, err);
+	/* the operator's is the first */
+	for (size_t i = 0; r >= 0 && i < (c->lost.code ? 1 : ARRAY_SIZE(control_listeners)); i++) {
 		int fd = listener_socket_create(c, control_listeners[i].path,
 						control_listeners[i].mode, err);
 
@@ -120,10 +126,14 @@ int listeners_open(struct cayd *c, struct cay_err *err)
 						 .head_timeout_ms = 10000,
 						 .idle_timeout_ms = 60000,
 						 .admit = control_listeners[i].admit,
-						 .handler = control_request_handle,
-						 .sandbox_handler = sandbox_request_relay,
+						 .handler = c->lost.code ? lost_request_handle
+									 : control_request_handle,
+						 .sandbox_handler = c->lost.code
+									    ? lost_request_handle
+									    : sandbox_request_relay,
 						 .answered = on_control_request_answered,
 						 .broken = on_control_request_broken,
+						 .turns = turns,
 						 .arg = c };
 		r = server_start(&c->loop, fd, &confs[i], &c->listeners[i], err);
 	}
@@ -133,5 +143,6 @@ int listeners_open(struct cayd *c, struct cay_err *err)
 void listeners_close(struct cayd *c)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(control_listeners); i++)
-		server_stop(c->listeners[i]);
+		if (c->listeners[i])
+			server_stop(c->listeners[i]);
 }

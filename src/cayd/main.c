@@ -17,8 +17,11 @@
 #include "cayd/observe/audit-log.h"
 #include "cayd/observe/event.h"
 #include "cayd/observe/fsck.h"
+#include "cayd/observe/lost.h"
+#include "cayd/sandbox/disk-watch.h"
 #include "cayd/sandbox/drain.h"
 #include "cayd/sandbox/entrypoint.h"
+#include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/build.h"
 #include "cayd/template/package-layer.h"
@@ -26,6 +29,7 @@
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/operator-key.h"
+#include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/tenant/token.h"
 #include "cayd/upload/upload.h"
@@ -66,8 +70,9 @@ static const struct sandbox_observer sandbox_observers[] = {
  * waited too long are refused before pools decide whether a client still waits.
  */
 static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
-	sandboxes_sweep, events_retry_unwritten,   entrypoints_poll, creates_expire_waiting,
-	pools_sweep,     sandboxes_forget_expired, prune_run_if_due,
+	sandboxes_sweep,  events_retry_unwritten,   entrypoints_poll, creates_expire_waiting,
+	pools_sweep,      sandboxes_forget_expired, kept_keys_expire, prune_run_if_due,
+	disk_watch_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
@@ -79,6 +84,8 @@ static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 {
 	layers_remove_of_tenant(c, tenant);
 	uploads_remove_of_tenant(c, tenant);
+	kept_keys_remove_of_tenant(c, tenant);
+	events_forget_tenant(c, tenant);
 }
 
 static const struct cayd_hooks cayd_hooks = {
@@ -89,7 +96,9 @@ static const struct cayd_hooks cayd_hooks = {
 	.key_changed = edge_push_key,
 	.access_revoked = events_drop_unauthorized,
 	.token_keys_changed = edge_push_token_keys,
+	.limits_check = quota_check_change,
 	.tenant_deleted = on_tenant_is_deleted,
+	.sandbox_held = event_send_hold,
 	.template_changed = event_send_template,
 };
 
@@ -147,7 +156,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 		return;
 	}
 	listeners_close(c);
-	if (drain_is_configured(c)) {
+	if (!c->lost.code && drain_is_configured(c)) {
 		drain_start(c);
 		return;
 	}
@@ -171,13 +180,6 @@ static void cayd_serve(struct cayd *c)
 	audit_close(c->audit);
 }
 
-static int cayd_open_journal(struct cayd *c, struct cay_err *err)
-{
-	int r = clk_read_boot_id(c->boot);
-
-	return r < 0 ? r : db_open(c->db_dir, &c->loop, &c->db, err);
-}
-
 static int cayd_open_sandboxes(struct cayd *c, struct cay_err *err)
 {
 	return sandboxes_open(c, sandbox_observers, ARRAY_SIZE(sandbox_observers), err);
@@ -191,14 +193,30 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs, images_open,      registries_open,     pulls_remove_leftovers,
-	tenants_open,         templates_open,   keys_open,           cayd_open_journal,
-	audit_log_open,       keeper_link_open, cayd_open_sandboxes, events_open,
-	creates_open,         builds_open,      cayd_open_pools,     recovery_run,
-	uploads_open,         builds_recover,   operator_key_ensure, token_signer_open,
-	cayd_start_sweeps,    listeners_open,   edge_reports_open,   previews_open,
-	edge_push_open,
+	cayd_open_state_dirs, node_space_open,   images_open,         registries_open,
+	tenants_open,         templates_open,    keys_open,           journal_open,
+	audit_log_open,       keeper_link_open,  cayd_open_sandboxes, kept_keys_open,
+	events_open,          creates_open,      builds_open,         cayd_open_pools,
+	recovery_run,         events_recover,    uploads_open,        builds_recover,
+	operator_key_ensure,  token_signer_open, cayd_start_sweeps,   listeners_open,
+	edge_reports_open,    previews_open,     edge_push_open,
 };
+
+/* What follows journal_open() instead if the journal lost its past: nothing that changes anything.
+ */
+static int (*const lost_steps[])(struct cayd *c, struct cay_err *err) = { audit_log_open,
+									  listeners_open };
+
+static int cayd_start(struct cayd *c, struct cay_err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && !c->lost.code && i < ARRAY_SIZE(start_steps); i++)
+		r = start_steps[i](c, err);
+	for (size_t i = 0; r >= 0 && c->lost.code && i < ARRAY_SIZE(lost_steps); i++)
+		r = lost_steps[i](c, err);
+	return r;
+}
 
 int main(int argc, char **argv)
 {
@@ -226,8 +244,8 @@ int main(int argc, char **argv)
 		r = cay_no_memory(&err);
 	if (r >= 0)
 		r = uv_loop_init(&c.loop) < 0 ? cay_no_memory(&err) : 0;
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(start_steps); i++)
-		r = start_steps[i](&c, &err);
+	if (r >= 0)
+		r = cayd_start(&c, &err);
 	if (r >= 0)
 		cayd_serve(&c);
 	return daemon_exit_status(r, &c.log, &err);

@@ -56,31 +56,31 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin)
 	return origin.n && word_list_has(e->settings.edge_origins, origin);
 }
 
-/* The peer's address, as reported to control; all zero when unknown. */
-static void admission_peer_key(struct request *rq, uint8_t ret[static PEER_LEN])
+/* The client's address, as reported to control; all zero when unknown. */
+static void admission_peer_key(const struct edge *e, struct request *rq,
+			       uint8_t ret[static PEER_LEN])
 {
 	struct sockaddr_storage at;
 
 	memset(ret, 0, PEER_LEN);
-	if (request_peer_address(rq, &at) < 0)
+	if (request_peer_address(rq, &at) < 0 || !net_address_from_socket(&at, ret))
 		return;
-	if (at.ss_family == AF_INET) {
-		memset(ret + 10, 0xff, 2);
-		memcpy(ret + 12, &((const struct sockaddr_in *)(const void *)&at)->sin_addr, 4);
-	} else if (at.ss_family == AF_INET6) {
-		/* a peer can use any address of its network */
-		memcpy(ret, &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr, 8);
-	}
+	if (e->trusted.n)
+		trusted_proxies_find_client(&e->trusted, rq->head, ret);
+	/* a peer can use any address of its IPv6 network */
+	if (!net_address_is_v4(ret))
+		memset(ret + 8, 0, 8);
 }
 
 /* The key refusals are counted by: the address, or the credential for cay-mcp, which has none. */
-static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LEN])
+static void admission_failure_key(const struct edge *e, struct request *rq,
+				  uint8_t ret[static PEER_LEN])
 {
 	struct slice auth = http_header_find(rq->head, "authorization");
 	struct sockaddr_storage at;
 	uint8_t hash[32];
 
-	admission_peer_key(rq, ret);
+	admission_peer_key(e, rq, ret);
 	if (!auth.n || request_peer_address(rq, &at) < 0 || at.ss_family != AF_UNIX)
 		return;
 	key_hash(auth, hash);
@@ -125,7 +125,7 @@ static int admission_check_anonymous(struct edge *e, struct request *rq, struct 
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t peer[PEER_LEN];
 
-	admission_peer_key(rq, peer);
+	admission_peer_key(e, rq, peer);
 	if (!rate_limiter_try_acquire(e->anonymous_rates, peer, sizeof(peer), now))
 		return admission_refuse_peer_rate(e, peer, err);
 	return admission_check_load(e, SHED_STRANGER, NULL, 0, now, err);
@@ -136,18 +136,29 @@ static int admission_authenticate(struct edge *e, struct request *rq, struct cre
 {
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t share[PEER_LEN];
-	bool spent;
+	bool suspect;
 	int r = 0;
 
-	admission_failure_key(rq, share);
-	/* signatures are not verified for a caller over its share */
+	admission_failure_key(e, rq, share);
+	/* under load, new signatures are not verified for a caller over its share */
 	if (credential_is_expensive(e, rq->head))
 		r = admission_check_load(e, SHED_STRANGER, share, sizeof(share), now, err);
 	if (r < 0)
 		return r;
-	spent = rate_limiter_is_exhausted(e->failure_rates, share, sizeof(share), now);
-	r = authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err);
+	suspect = rate_limiter_is_exhausted(e->failure_rates, share, sizeof(share), now);
+	r = authenticate_request(e, rq->head, suspect, &rq->actor, by, err);
 	return admission_check_authenticated(e, rq, r, err);
+}
+
+/* Limit the caller to the group it names. */
+static int admission_apply_group(struct request *rq, struct cay_err *err)
+{
+	struct slice group = http_header_find(rq->head, ACTOR_GROUP_HEADER);
+	int r = group.p ? actor_set_group(&rq->actor, group) : 0;
+
+	if (r == -EACCES)
+		return cay_fail(err, CAY_E_FORBIDDEN, "the credential is bound to another group");
+	return r < 0 ? cay_fail(err, CAY_E_INVALID, "Cay-Group is not the name of a group") : 0;
 }
 
 /* The id whose rate applies: viewers of a preview must not use up the tenant's. */
@@ -165,8 +176,8 @@ int admission_check_authenticated(struct edge *e, struct request *rq, int r, str
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t peer[PEER_LEN], share[PEER_LEN];
 
-	admission_peer_key(rq, peer);
-	admission_failure_key(rq, share);
+	admission_peer_key(e, rq, peer);
+	admission_failure_key(e, rq, share);
 	if (r < 0 && !control_state_is_ready(e->control_state)) {
 		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_UNAVAILABLE,
@@ -191,7 +202,7 @@ static int admission_refuse_scope(struct edge *e, struct request *rq, struct cay
 {
 	uint8_t peer[PEER_LEN];
 
-	admission_peer_key(rq, peer);
+	admission_peer_key(e, rq, peer);
 	refusal_add(&e->refusals, PUSH_NO_SCOPE, peer, &rq->actor.key);
 	e->counters.now.refused[METRICS_NO_SCOPE]++;
 	return cay_fail(err, CAY_E_FORBIDDEN, "the credential lacks the scope for %s",
@@ -212,17 +223,28 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 	return 0;
 }
 
+/* One that follows is answered for as long as the client likes; a list is a quick request. */
+static bool admission_follows_events(const struct request *rq)
+{
+	const struct event_query *q = rq->query;
+
+	return (q && q->follow) || http_accepts_media_type(rq->head, "text/event-stream");
+}
+
 bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool, void *arg)
 {
 	const struct id *t = &rq->actor.tenant;
 	const struct op *op = rq->match.op;
 	struct edge *e = arg;
 
-	if (status && !code && op) {
+	/* a reply without control (rq->mark) does not show how quick control is */
+	if (status && !code && op && !rq->mark) {
 		load_shed_count_done(&e->load_shed);
 		if (op->where != WHERE_INSIDE && op->method == METHOD_GET &&
-		    op->reply != REPLY_FRAMES && op->reply != REPLY_EVENTS)
-			load_shed_add_answer_time(&e->load_shed, uv_hrtime() - rq->begun_ns);
+		    op->reply != REPLY_FRAMES &&
+		    (op->reply != REPLY_EVENTS || !admission_follows_events(rq)))
+			load_shed_add_answer_time(&e->load_shed, t, sizeof(*t),
+						  uv_hrtime() - rq->begun_ns, clk_boot_ns(e->clk));
 		if (op == &ops[OP_SANDBOX_CREATE])
 			load_shed_record_control_reply(&e->load_shed, t, sizeof(*t), status != 503,
 						       clk_boot_ns(e->clk));
@@ -271,6 +293,18 @@ static int admission_finish_refusal(struct edge *e, struct request *rq, int r,
 	return r;
 }
 
+/* Health is never refused: a caller without a valid credential gets less. */
+static void admission_admit_health(struct edge *e, struct request *rq, struct credential *by)
+{
+	struct cay_err err = {};
+
+	if (http_header_find(rq->head, "authorization").p &&
+	    admission_authenticate(e, rq, by, &err) >= 0)
+		return;
+	*by = (struct credential){ .until_ms = PUSH_NEVER };
+	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
+}
+
 int admission_admit_request(struct request *rq, void *arg, struct cay_err *err)
 {
 	struct edge *e = arg;
@@ -279,9 +313,13 @@ int admission_admit_request(struct request *rq, void *arg, struct cay_err *err)
 	struct credential *by = NULL;
 	int r = admission_check_host_and_origin(e, rq, &by, err);
 
-	if (r >= 0)
+	if (r >= 0 && op == &ops[OP_SYSTEM_HEALTH])
+		admission_admit_health(e, rq, by);
+	else if (r >= 0)
 		r = anonymous ? admission_check_anonymous(e, rq, err)
 			      : admission_authenticate(e, rq, by, err);
+	if (r >= 0 && !anonymous)
+		r = admission_apply_group(rq, err);
 	if (r >= 0 && op && !anonymous)
 		r = admission_check_operation(e, rq, err);
 	return r < 0 ? admission_finish_refusal(e, rq, r, err) : 0;

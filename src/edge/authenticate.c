@@ -69,12 +69,16 @@ static int authenticate_key(struct edge *e, struct slice text, uint64_t now_ms, 
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no such key: %s", prefix);
 	if (k->until != PUSH_NEVER && now_ms >= k->until)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "key %s has expired", prefix);
+	if (k->bound && !k->group[0])
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the group of key %s is not known yet",
+				prefix);
 	control_state_mark_key_used(e->control_state, k, now_ms / 1000);
 	by->kind = CREDENTIAL_KEY;
 	by->until_ms = PUSH_NEVER; /* the row in control-state has it */
 	*ret = (struct actor){ .tenant = k->tenant,
 			       .key = k->id,
 			       .scope = (enum op_scope)k->scope };
+	memcpy(ret->group, k->group, sizeof(k->group));
 	return 0;
 }
 
@@ -181,28 +185,66 @@ static enum op_scope jwt_scope_parse(const char *words)
 	return best;
 }
 
-static int authenticate_jwt(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
-			    struct credential *by, struct cay_err *err)
+/* Verify its signature and read its claims. */
+static int known_jwt_verify(struct edge *e, struct slice text, uint64_t now_s,
+			    struct known_jwt *ret, struct cay_err *err)
 {
 	const struct settings *s = &e->settings;
-	struct jwt_policy policy = { .issuer = s->jwt_issuer[0] ? s->jwt_issuer : NULL,
-				     .audience = s->jwt_audience[0] ? s->jwt_audience : NULL };
+	struct jwt_policy policy = { .issuer = s->jwt_issuer, .audience = s->jwt_audience };
+	struct actor bound = {};
 	struct jwt t;
+	int r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
+
+	if (r < 0)
+		return r;
+	*ret = (struct known_jwt){ .scope = jwt_scope_parse(t.scope),
+				   .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
+	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT's tenant is not a tenant id");
+	if (ret->scope == SCOPE_NONE)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT has no known scope");
+	if (t.group[0] && actor_set_group(&bound, slice_of(t.group)) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT's group is not a group");
+	memcpy(ret->group, bound.group, sizeof(ret->group));
+	return 0;
+}
+
+/* Verify one that is not known yet; for a suspect only while the budget lasts. */
+static int authenticate_new_jwt(struct edge *e, struct slice text, const uint8_t hash[static 32],
+				bool suspect, struct known_jwt *ret, struct cay_err *err)
+{
+	uint64_t began = clk_boot_ns(e->clk);
+	int r;
+
+	if (suspect && !signature_budget_has_time(&e->signature_budget, began))
+		return cay_fail(err, CAY_E_RATE, "too many refused requests from this address");
+	r = known_jwt_verify(e, text, clk_wall_ns(e->clk) / NS_PER_S, ret, err);
+	if (suspect)
+		signature_budget_spend(&e->signature_budget, clk_boot_ns(e->clk) - began);
+	if (r >= 0)
+		known_jwt_add(e->known_jwts, hash, ret);
+	return r;
+}
+
+static int authenticate_jwt(struct edge *e, struct slice text, bool suspect, struct actor *ret,
+			    struct credential *by, struct cay_err *err)
+{
+	uint8_t hash[KEY_HASH_LEN];
+	struct known_jwt jwt;
 	int r;
 
 	if (!e->jwks)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED,
 				"neither a key nor a token of this server");
-	r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
-	if (r < 0)
-		return r;
-	*by = (struct credential){ .kind = CREDENTIAL_JWT,
-				   .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
-	*ret = (struct actor){ .scope = jwt_scope_parse(t.scope) };
-	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT's tenant is not a tenant id");
-	if (ret->scope == SCOPE_NONE)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT has no known scope");
+	key_hash(text, hash);
+	if (!known_jwt_find(e->known_jwts, hash, clk_wall_ns(e->clk) / NS_PER_MS, &jwt)) {
+		r = authenticate_new_jwt(e, text, hash, suspect, &jwt, err);
+		if (r < 0)
+			return r;
+	}
+	*by = (struct credential){ .kind = CREDENTIAL_JWT, .until_ms = jwt.until_ms };
+	*ret = (struct actor){ .tenant = jwt.tenant, .scope = jwt.scope };
+	memcpy(ret->group, jwt.group, sizeof(ret->group));
 	return 0;
 }
 
@@ -215,10 +257,16 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 {
 	struct cay_err err = {};
 	struct slice text;
+	uint8_t hash[KEY_HASH_LEN];
+	struct known_jwt jwt;
 
-	return e->jwks && credential_find_bearer(head, &text, &err) >= 0 &&
-	       !credential_has_prefix(text, SLICE("cay_")) &&
-	       !credential_has_prefix(text, SLICE(TOKEN_PREFIX));
+	/* a key costs one hash and a token one HMAC; a JWT costs parsing and RSA */
+	if (!e->jwks || credential_find_bearer(head, &text, &err) < 0 ||
+	    credential_has_prefix(text, SLICE("cay_")) ||
+	    credential_has_prefix(text, SLICE(TOKEN_PREFIX)))
+		return false;
+	key_hash(text, hash);
+	return !known_jwt_find(e->known_jwts, hash, clk_wall_ns(e->clk) / NS_PER_MS, &jwt);
 }
 
 /* "GET target&token=...", created by tree.link.  The token ends the target and everything before it
@@ -237,7 +285,7 @@ static bool credential_find_link(const struct http_head *h, struct slice *target
 	return memcmp(target->p + target->n, lead, sizeof(lead) - 1) == 0;
 }
 
-int authenticate_request(struct edge *e, const struct http_head *head, bool expensive,
+int authenticate_request(struct edge *e, const struct http_head *head, bool suspect,
 			 struct actor *ret, struct credential *ret_by, struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
@@ -253,8 +301,5 @@ int authenticate_request(struct edge *e, const struct http_head *head, bool expe
 		return authenticate_key(e, text, now_ms, ret, ret_by, err);
 	if (credential_has_prefix(text, SLICE(TOKEN_PREFIX)))
 		return authenticate_token(e, text, NULL, now_s, ret, ret_by, err);
-	/* a key costs one hash and a token one HMAC; a JWT costs parsing and RSA */
-	if (!expensive)
-		return cay_fail(err, CAY_E_RATE, "too many refused requests from this address");
-	return authenticate_jwt(e, text, now_s, ret, ret_by, err);
+	return authenticate_jwt(e, text, suspect, ret, ret_by, err);
 }

@@ -196,6 +196,12 @@ bool control_feed_is_hung(const struct edge *e)
 	return clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
 }
 
+bool control_feed_is_serving(const struct edge *e)
+{
+	return e->control_feed->greeted && !control_feed_is_hung(e) &&
+	       control_state_is_ready(e->control_state);
+}
+
 int control_feed_start(struct edge *e, struct cay_err *err)
 {
 	struct control_feed *f = calloc(1, sizeof(*f));

@@ -131,6 +131,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 	s->state = p->value;
 	s->app_port = (uint16_t)p->number;
 	s->epoch = p->time;
+	memcpy(s->group_tag, p->secret, sizeof(s->group_tag));
 	s->gone = false;
 	s->seen = true;
 	return 0;
@@ -182,6 +183,15 @@ static struct control_state_key **control_state_key_slot(struct control_state *t
 	return at;
 }
 
+/* Of both secrets of a key, during a rotation. */
+static void control_state_set_key_group(struct control_state *t, const struct push *p)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct control_state_key *k = t->keys[i]; k; k = k->next)
+			if (id_eq(&k->id, &p->id))
+				memcpy(k->group, p->secret, sizeof(p->secret));
+}
+
 static int control_state_update_key(struct control_state *t, const struct push *p)
 {
 	struct control_state_key **at = control_state_key_slot(t, p->secret), *k = *at;
@@ -200,6 +210,7 @@ static int control_state_update_key(struct control_state *t, const struct push *
 	k->tenant = p->tenant;
 	k->scope = p->value;
 	k->until = p->time;
+	k->bound = p->number;
 	k->seen = true;
 	return 0;
 }
@@ -262,6 +273,9 @@ int control_state_apply(struct control_state *t, const struct push *p)
 		return control_state_add_revoked(t, p);
 	case PUSH_KEY:
 		return control_state_update_key(t, p);
+	case PUSH_KEY_GROUP:
+		control_state_set_key_group(t, p);
+		return 0;
 	case PUSH_KEY_REMOVED:
 		control_state_remove_key_by_id(t, &p->id);
 		return 0;

@@ -20,6 +20,7 @@ struct control_state_sandbox {
 	struct id id, tenant;
 	uint8_t state; /* enum sandbox_state */
 	uint16_t app_port;
+	uint8_t group_tag[PUSH_GROUP_TAG];
 	uint64_t epoch;        /* older tokens are revoked */
 	uint8_t (*revoked)[8]; /* PUSH_REVOKED_MAX nonces, zero when unused; or NULL */
 	uint32_t n_requests;   /* in progress */
@@ -33,6 +34,8 @@ struct control_state_key {
 	struct id id, tenant;
 	uint8_t scope;  /* enum op_scope */
 	uint64_t until; /* unix ms, PUSH_NEVER */
+	bool bound;     /* to a group: refused until that is known */
+	char group[33]; /* "": none, or not known yet */
 	uint8_t hash[32];
 	uint64_t used_s; /* last report to control */
 	bool seen;

@@ -169,7 +169,7 @@ static void preview_request_start(struct edge *e, struct request *rq,
 {
 	struct control_state_sandbox *s = control_state_find_sandbox(e->control_state, &p->sandbox);
 
-	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
+	if (!s || !route_actor_has_sandbox(&rq->actor, s))
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
 	else if (route_check_sandbox(rq, s, LOOKS_MAX))
 		preview_request_forward(e, rq, p, s);
@@ -357,6 +357,32 @@ static void preview_request_by_host(struct request *rq, void *arg)
 		preview_token_to_cookie(e, rq, token, &rest);
 	else
 		preview_request_start(e, rq, &p);
+}
+
+/* A script of a page can set cookies for the whole domain of previews, so many that the browser's
+ * requests to all of them are refused.  The browser deletes them when told so. */
+void on_edge_preview_head_refused(struct request *rq, struct slice head, void *arg)
+{
+	const struct edge *e = arg;
+	size_t cookies = 0;
+	bool ours = false;
+	struct id sandbox;
+	uint16_t port;
+
+	while (head.p) {
+		struct slice value = slice_cut(&head, '\r'), name;
+
+		(void)slice_cut(&head, '\n');
+		name = slice_cut(&value, ':');
+		if (http_equals_nocase(name, "cookie"))
+			cookies += value.n;
+		else if (http_equals_nocase(name, "host"))
+			ours = preview_host_parse(&e->preview_base, slice_trim(value), &sandbox,
+						  &port);
+	}
+	/* a page that only asks for a long URL must not end the sessions of others */
+	if (ours && cookies > HTTP_HEAD_MAX / 2)
+		(void)request_add_reply_header(rq, "Clear-Site-Data", "\"cookies\"");
 }
 
 request_fn *edge_preview_find_handler(struct request *rq, void *arg)

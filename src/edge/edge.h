@@ -12,10 +12,13 @@
  *	route.c          forward a request to a sandbox or to control
  *	mcp-forward.c    forward /mcp to cay-mcp, which calls back
  *	edge-preview.c   ports of sandboxes: below a path, and on hosts of their own
+ *	known-jwt.c      JWTs that were verified before
+ *	signature-budget.h time for verifying others
  *	live-request.c   requests in progress, ended when their credential expires
  *	edge-attach.c    a WebSocket of a client, frames of a sandbox
  *	attach-raw.c     the same for clients without frames
  *	rate.c           rate limits
+ *	trusted-proxies.c whom a proxy forwards for
  *	refusal.c        refused requests, summed up for control
  *	counters.c       counters of the edge, reported to control
  *	load-shed.c      shed load fairly between tenants
@@ -33,10 +36,13 @@
 #include "base/log.h"
 #include "edge/control-state.h"
 #include "edge/counters.h"
+#include "edge/known-jwt.h"
 #include "edge/live-request.h"
 #include "edge/load-shed.h"
 #include "edge/rate.h"
 #include "edge/refusal.h"
+#include "edge/signature-budget.h"
+#include "edge/trusted-proxies.h"
 #include "net/relay.h"
 #include "ops/settings.h"
 
@@ -48,6 +54,7 @@ struct control_feed;
 struct edge {
 	struct settings settings;
 	struct preview_base preview_base; /* domain "": previews are off */
+	struct trusted_proxies trusted;
 	struct log log;
 	const struct clk *clk;
 	uv_loop_t loop;
@@ -55,6 +62,8 @@ struct edge {
 	struct control_feed *control_feed;
 	struct upstream_pool *control;
 	struct jwks *jwks; /* NULL: JWTs are not accepted */
+	struct known_jwts *known_jwts;
+	struct signature_budget signature_budget;
 	struct rate_limiter *failure_rates, *tenant_rates, *anonymous_rates;
 	struct load_shed load_shed;
 	uv_prepare_t round; /* one loop round; time and idle time of the last */
@@ -86,6 +95,8 @@ struct edge {
 [[nodiscard]] int control_feed_start(struct edge *e, struct cay_err *err);
 /* Control is connected but silent: it hangs or is stopped. */
 bool control_feed_is_hung(const struct edge *e);
+/* Control is connected, sends its heartbeat, and has sent its whole state. */
+bool control_feed_is_serving(const struct edge *e);
 
 /* admission.c, authenticate.c: conf->admit of the servers sets a struct credential as rq->data.  A
  * request without an operation needs a credential. */
@@ -101,8 +112,9 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 [[nodiscard]] int credential_find_bearer(const struct http_head *h, struct slice *ret,
 					 struct cay_err *err);
 /* Identify the caller and its credential.  CAY_E_UNAUTHENTICATED with the reason, for the log.
- * Without `expensive` a credential that is costly to verify is refused with CAY_E_RATE. */
-[[nodiscard]] int authenticate_request(struct edge *e, const struct http_head *head, bool expensive,
+ * For a suspect, whose address sent too many wrong ones, a credential that is costly to verify may
+ * be refused with CAY_E_RATE. */
+[[nodiscard]] int authenticate_request(struct edge *e, const struct http_head *head, bool suspect,
 				       struct actor *ret, struct credential *ret_by,
 				       struct cay_err *err);
 /* A preview token, which must be for that port. */
@@ -110,11 +122,14 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 					     const struct id *sandbox, uint16_t port,
 					     struct actor *ret, struct credential *ret_by,
 					     struct cay_err *err);
+/* Whether verifying it costs more than refusing it. */
 bool credential_is_expensive(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of all operations, and conf->find_special. */
 request_fn route_request;
 /* False: the sandbox is not running or has that many requests, and the request was refused. */
+/* Whether it is the tenant's, and of the actor's group. */
+bool route_actor_has_sandbox(const struct actor *a, const struct control_state_sandbox *s);
 bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
@@ -125,6 +140,7 @@ request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
 
 /* edge-preview.c: the handler of previews; read edge.previews at start. */
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);
+void on_edge_preview_head_refused(struct request *rq, struct slice head, void *arg);
 [[nodiscard]] int edge_preview_open(struct edge *e, struct cay_err *err);
 
 /* edge-attach.c: relay the request as conf says and continue as a WebSocket; takes it.  Or it is no

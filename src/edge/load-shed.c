@@ -12,6 +12,7 @@
 #define LIMIT_MAX UINT64_C(1000000000000) /* times a million does not overflow */
 #define PAUSE_NS (20 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
+#define QUEUED_NS NS_PER_S
 #define CALM 10 /* intervals without a refusal before the limit is lifted */
 
 struct load_share {
@@ -19,6 +20,10 @@ struct load_share {
 	uint64_t seen_ns;            /* last request */
 	uint64_t level, level_ns;    /* fill level of its bucket, and its time */
 	uint64_t pause_ns, until_ns; /* back-off after a refusal by control */
+	/* of the interval that began at answers_from; a list of those with answers in it */
+	uint64_t answers_from, answers_ns, n_answers;
+	uint64_t queued_until_ns; /* it counts as one with a queue */
+	struct load_share *next_answered;
 };
 
 int load_shed_init(struct load_shed *s, uint64_t now)
@@ -83,15 +88,31 @@ static void load_shed_tighten_limit(struct load_shed *s, uint64_t before, uint64
 		s->limit = SHED_LEAST * ONE;
 }
 
+/* The mean of all answers.  A tenant whose own mean is above the target has a queue. */
+static uint64_t load_shed_mean_answer(struct load_shed *s, uint64_t now)
+{
+	uint64_t sum = 0, n = 0;
+
+	for (struct load_share *k = s->answered; k; k = k->next_answered) {
+		sum += k->answers_ns;
+		n += k->n_answers;
+		if (k->answers_ns / k->n_answers > SHED_TARGET_NS)
+			k->queued_until_ns = now + QUEUED_NS;
+	}
+	s->answered = NULL;
+	return n ? sum / n : 0;
+}
+
 static void load_shed_finish_interval(struct load_shed *s, uint64_t now)
 {
 	uint64_t passed = now - s->began_ns, before = s->delay_ns;
-	uint64_t answer = s->n_answers ? s->answers_ns / s->n_answers : 0;
+	uint64_t answer = load_shed_mean_answer(s, now);
 	/* a request waits for the end of a round and then for its turn, unless the loop was idle */
 	uint64_t round = s->busy_ns > passed / 16 * 15 ? 2 * s->busy_ns / s->n_rounds : 0;
 
 	s->rate = (s->rate * 7 + s->n_done * NS_PER_S / passed) / 8;
 	s->delay_ns = answer > round ? answer : round;
+	s->is_round_slow = round > SHED_TARGET_NS;
 	s->queued_intervals = s->delay_ns > SHED_TARGET_NS ? s->queued_intervals + 1 : 0;
 	s->calm_intervals = s->n_refused ? 0 : s->calm_intervals + 1;
 	if (s->queued_intervals > 1 || (s->queued_intervals && s->limit != SHED_NO_LIMIT))
@@ -101,7 +122,6 @@ static void load_shed_finish_interval(struct load_shed *s, uint64_t now)
 	else if (s->limit != SHED_NO_LIMIT)
 		s->limit += s->limit / (s->delay_ns < SHED_TARGET_NS / 4 ? 4 : 16) + 1;
 	s->began_ns = now;
-	s->answers_ns = s->n_answers = 0;
 	s->busy_ns = s->refusing_ns = s->n_rounds = s->n_done = s->n_refused = 0;
 }
 
@@ -114,10 +134,19 @@ void load_shed_add_loop_round(struct load_shed *s, uint64_t took, uint64_t refus
 		load_shed_finish_interval(s, now);
 }
 
-void load_shed_add_answer_time(struct load_shed *s, uint64_t took_ns)
+void load_shed_add_answer_time(struct load_shed *s, const void *who, size_t n, uint64_t took_ns,
+			       uint64_t now)
 {
-	s->n_answers++;
-	s->answers_ns += took_ns;
+	struct load_share *k = load_share_find(s, SHED_TENANT, who, n, now);
+
+	if (k->answers_from != s->began_ns || !k->n_answers) {
+		k->answers_from = s->began_ns;
+		k->answers_ns = k->n_answers = 0;
+		k->next_answered = s->answered;
+		s->answered = k;
+	}
+	k->n_answers++;
+	k->answers_ns += took_ns;
 }
 
 bool load_shed_try_admit(struct load_shed *s, enum load_shed_kind kind, const void *who, size_t n,
@@ -130,6 +159,10 @@ bool load_shed_try_admit(struct load_shed *s, enum load_shed_kind kind, const vo
 	if (s->limit == SHED_NO_LIMIT)
 		return true;
 	k = load_share_find(s, kind, who, n, now);
+	/* control serves tenants by turns: one that floods waits for itself, and only it is refused
+	 */
+	if (kind == SHED_TENANT && !s->is_round_slow && now >= k->queued_until_ns)
+		return true;
 	us = (now - k->level_ns) / 1000;
 	us = us < 1000000 ? us : 1000000;
 	k->level -= k->level < s->limit * us / 1000000 ? k->level : s->limit * us / 1000000;

@@ -12,7 +12,9 @@
  * (The minimum would not do: order is not kept on the way, so some request is always quick.)
  * Then every tenant gets the same limit of requests a second.  It falls while the queue stands
  * and rises while it does not.  A tenant below the limit is not affected: capacity is shared
- * max-min fairly without counting the sharers.
+ * max-min fairly without counting the sharers.  Control serves tenants by turns, so a queue there
+ * is the queue of one tenant: while the loop itself is quick, the limit is for tenants whose own
+ * requests wait.
  *
  * Cost of refusing: above a quarter of the time, refusing more does not help: the limit rises.
  *
@@ -41,19 +43,21 @@ struct load_shed {
 	uint64_t delay_ns; /* of the last interval */
 	uint64_t rate;     /* requests done a second, smoothed: our capacity while a queue stands */
 	/* since the interval began */
-	uint64_t began_ns, answers_ns, n_answers, busy_ns, refusing_ns, n_rounds, n_done, n_refused;
+	uint64_t began_ns, busy_ns, refusing_ns, n_rounds, n_done, n_refused;
+	bool is_round_slow;                        /* in the last interval */
 	unsigned queued_intervals, calm_intervals; /* with a queue; without a refusal */
 	uint64_t key;
 	uint64_t refused_share, refused_by_control; /* since the start, by reason */
-	struct load_share *shares;
+	struct load_share *shares, *answered;
 };
 
 [[nodiscard]] int load_shed_init(struct load_shed *s, uint64_t now);
 void load_shed_fini(struct load_shed *s);
 /* Busy ns of a loop round, and the part of them spent refusing. */
 void load_shed_add_loop_round(struct load_shed *s, uint64_t took, uint64_t refusing, uint64_t now);
-/* Time of one quick answer. */
-void load_shed_add_answer_time(struct load_shed *s, uint64_t took_ns);
+/* Time of one quick answer to that tenant. */
+void load_shed_add_answer_time(struct load_shed *s, const void *who, size_t n, uint64_t took_ns,
+			       uint64_t now);
 /* False: refuse the request. */
 [[nodiscard]] bool load_shed_try_admit(struct load_shed *s, enum load_shed_kind kind,
 				       const void *who, size_t n, uint64_t now);

@@ -4,6 +4,7 @@
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "edge/edge.h"
+#include "net/request-turns.h"
 #include "net/seccomp.h"
 #include "net/tls.h"
 
@@ -143,10 +144,20 @@ static int edge_watch_loop_rounds(struct edge *e)
 	return load_shed_init(&e->load_shed, e->round_ns);
 }
 
+static bool edge_trusts_peer(const struct sockaddr_storage *peer, void *arg)
+{
+	const struct edge *e = arg;
+	uint8_t address[NET_ADDRESS_LEN];
+
+	return net_address_from_socket(peer, address) &&
+	       trusted_proxies_contain(&e->trusted, address);
+}
+
 static int edge_start_servers(struct edge *e, struct cay_err *err)
 {
 	uint64_t most = edge_max_conns(e), peer = e->settings.edge_peer;
-	int r = 0;
+	struct request_turns *turns = NULL;
+	int r = request_turns_start(&e->loop, &turns, err);
 
 	e->conf = (struct server_conf){ .max_conns = (unsigned)most,
 					.max_peer = (unsigned)(peer ? peer : (most + 3) / 4),
@@ -158,7 +169,10 @@ static int edge_start_servers(struct edge *e, struct cay_err *err)
 					.sandbox_handler = route_request,
 					.raw = true,
 					.answered = on_edge_request_answered,
+					.head_refused = on_edge_preview_head_refused,
+					.trusts = edge_trusts_peer,
 					.arg = e,
+					.turns = turns,
 					.layer = e->tls };
 	for (; e->n_servers < e->n_listen_fds && r >= 0; e->n_servers += r >= 0)
 		r = server_start(&e->loop, e->listen_fds[e->n_servers], &e->conf,
@@ -189,6 +203,10 @@ static int edge_open_files(struct edge *e, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID, "edge.cert and edge.key go together");
 	if (s->edge_cert[0])
 		r = tls_server_new(&tls, &e->tls, err);
+	if (r >= 0)
+		r = settings_check(s, err);
+	if (r >= 0)
+		r = trusted_proxies_parse(slice_of(s->edge_trusted), &e->trusted, err);
 	if (r >= 0 && s->jwt_keys[0])
 		r = edge_read_jwks(e, err);
 	return r;
@@ -218,12 +236,13 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	if (r < 0)
 		return r;
 	e->control_state = control_state_new();
+	e->known_jwts = known_jwts_new();
 	e->failure_rates = rate_limiter_new(e->settings.edge_failures, e->settings.edge_failures);
 	e->tenant_rates = rate_limiter_new(60 * e->settings.edge_rate, 2 * e->settings.edge_rate);
 	e->anonymous_rates = rate_limiter_new(STRANGERS, STRANGERS_BURST);
 	e->control = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	if (!e->control_state || !e->failure_rates || !e->tenant_rates || !e->anonymous_rates ||
-	    !e->control || edge_watch_loop_rounds(e) < 0)
+	if (!e->control_state || !e->known_jwts || !e->failure_rates || !e->tenant_rates ||
+	    !e->anonymous_rates || !e->control || edge_watch_loop_rounds(e) < 0)
 		return cay_no_memory(err);
 	r = edge_preview_open(e, err);
 	if (r >= 0)

@@ -114,7 +114,8 @@ static void mcp_forward_request(struct request *rq, void *arg)
 	struct edge *e = arg;
 	struct cay_err err = {};
 
-	if (admission_admit_request(rq, e, &err) < 0)
+	if (admission_admit_request(rq, e, &err) < 0 ||
+	    request_charge_tenant(rq, &rq->actor.tenant, 0, &err) < 0)
 		request_fail(rq, &err);
 	else if (!e->mcp)
 		request_refuse(

@@ -188,18 +188,46 @@ static void route_to_sandbox(struct edge *e, struct request *rq, struct control_
 	}
 }
 
+bool route_actor_has_sandbox(const struct actor *a, const struct control_state_sandbox *s)
+{
+	uint8_t tag[KEY_GROUP_TAG_LEN];
+
+	static_assert(sizeof(tag) == sizeof(s->group_tag));
+	if (!id_eq(&s->tenant, &a->tenant))
+		return false;
+	key_group_tag(a->group, tag);
+	return !a->group[0] || memcmp(tag, s->group_tag, sizeof(tag)) == 0;
+}
+
+/* Load balancers remove a node that does not answer, so nothing is asked of control here. */
+static void route_answer_health(struct edge *e, struct request *rq)
+{
+	static const struct health healthy = {};
+
+	rq->mark = true;
+	if (control_feed_is_serving(e))
+		request_reply_json(rq, &health_table, &healthy);
+	else
+		route_refuse_for_now(rq, CAY_E_UNAVAILABLE, "control does not respond");
+}
+
 void route_request(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
+	const struct credential *by = rq->data;
 	struct control_state_sandbox *s;
 
+	if (rq->match.op == &ops[OP_SYSTEM_HEALTH] && by->kind == CREDENTIAL_NONE) {
+		route_answer_health(e, rq);
+		return;
+	}
 	if (rq->match.op->where != WHERE_INSIDE) {
 		route_to_control(e, rq);
 		return;
 	}
 	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
 	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent */
-	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
+	if (!s || !route_actor_has_sandbox(&rq->actor, s))
 		route_to_control(e, rq);
 	else if (route_check_sandbox(rq, s, INSIDE_MAX))
 		route_to_sandbox(e, rq, s);

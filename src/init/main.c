@@ -122,6 +122,7 @@ static int init_lower_rlimits(void)
 		{ RLIMIT_MEMLOCK, 65536 },
 		{ RLIMIT_MSGQUEUE, 819200 },
 		{ RLIMIT_SIGPENDING, 4096 },
+		{ RLIMIT_CORE, 1 }, /* no core: src/lib/oci/oci-config.c says why not 0 */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +19,9 @@
 #include "base/rmtree.h"
 #include "base/str.h"
 #include "unpack/rootfs.h"
+#include "unpack/tree-compare.h"
 #include "unpack/unpack-confine.h"
+#include "unpack/unpack-texts.h"
 #include "unpack/unpack.h"
 
 static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");
@@ -49,7 +50,8 @@ struct image_unpack_result {
 static_assert(sizeof(struct image_unpack_result) <= 4096, "one write to a pipe");
 
 struct image_unpack_job {
-	int tar_fd, config_fd, tree_fd, result_fd;
+	int tar_fd, tree_fd, result_fd;
+	struct unpack_texts texts;
 	uint64_t max_bytes;
 };
 
@@ -131,10 +133,11 @@ static int image_unpack_confined(struct image_unpack_job *exec, int parent,
 {
 	struct confine c = {
 		.tree_fd = exec->tree_fd,
-		.keep = { &exec->tar_fd, &exec->config_fd, &exec->result_fd },
-		.n_keep = 3,
-		.file_max =
-			exec->max_bytes > UNPACK_CONFIG_MAX ? exec->max_bytes : UNPACK_CONFIG_MAX,
+		.keep = { &exec->tar_fd, &exec->texts.config_fd, &exec->texts.manifest_fd,
+			  &exec->result_fd },
+		.n_keep = 4,
+		.file_max = exec->max_bytes > UNPACK_MANIFEST_MAX ? exec->max_bytes
+								  : UNPACK_MANIFEST_MAX,
 	};
 	auto_close int root = -EBADF;
 	int r;
@@ -150,7 +153,7 @@ static int image_unpack_confined(struct image_unpack_job *exec, int parent,
 	root = path_open(AT_FDCWD, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
-	return unpack_image(root, exec->tar_fd, exec->config_fd, exec->max_bytes, ret, err);
+	return unpack_image(root, exec->tar_fd, exec->texts, exec->max_bytes, ret, err);
 }
 
 static int image_unpack_child_main(void *arg, int parent)
@@ -222,21 +225,7 @@ static int image_unpack_read_result(int fd, struct unpack_result *ret, struct ca
 	return 0;
 }
 
-static int image_config_seal(int fd, struct cay_err *err)
-{
-	struct stat st;
-
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
-	    fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot seal the config");
-	if (st.st_size <= 0 || (size_t)st.st_size > UNPACK_CONFIG_MAX)
-		return cay_fail(err, CAY_E_INTERNAL, "the unpacker returned no config");
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot rewind the config");
-	return 0;
-}
-
-static int image_unpack_run_child(const struct image_work *w, int tar_fd, int config_fd,
+static int image_unpack_run_child(const struct image_work *w, int tar_fd, struct unpack_texts texts,
 				  uint64_t max_bytes, struct unpack_result *ret,
 				  struct cay_err *err)
 {
@@ -251,7 +240,7 @@ static int image_unpack_run_child(const struct image_work *w, int tar_fd, int co
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a pipe");
 	from = pipes[0];
 	to = pipes[1];
-	job = (struct image_unpack_job){ tar_fd, config_fd, tree, to, max_bytes };
+	job = (struct image_unpack_job){ tar_fd, tree, to, texts, max_bytes };
 	r = confine_start_child(image_unpack_child_main, &job, &child, err);
 	if (r >= 0)
 		r = image_unpack_wait(&child.child, err);
@@ -270,23 +259,47 @@ static int image_work_check_rootfs(const struct image_work *w, struct cay_err *e
 	return rootfs_check_mount_dirs(root, /* make= */ false, err);
 }
 
+/* Whoever took over the unpacker of one archive can return the manifest of another image, so that a
+ * name alone says nothing: what has it already must be the same tree. */
+static int image_work_check_same(const struct image_work *w, int all, const char *hex,
+				 struct cay_err *err)
+{
+	auto_close int there = path_open(all, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	int r = there < 0 ? there : tree_compare(there, w->fd, IMAGE_ROOTFS);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot compare the image");
+	if (r > 0)
+		return cay_fail(err, CAY_E_STATE,
+				"other files are stored as the image " DIGEST_PREFIX
+				"%s: one of the two archives is forged; remove that image, then "
+				"add the one you trust",
+				hex);
+	return 0;
+}
+
 /* Synced before it gets its name. */
 static int image_work_publish(int images_fd, const struct image_work *w, const struct digest *d,
 			      struct cay_err *err)
 {
 	auto_close int all = image_store_make_dir(images_fd, "sha256");
 	char hex[DIGEST_HEX_LEN + 1];
+	int r = 0;
 
 	if (all < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, all, "cannot open the images");
 	digest_format_hex(d, hex);
 	if (syncfs(w->fd) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the image");
-	if (renameat2(w->tmp_fd, w->name, all, hex, RENAME_NOREPLACE) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot name the image");
-	if (fsync(all) < 0)
+	if (renameat2(w->tmp_fd, w->name, all, hex, RENAME_NOREPLACE) < 0) {
+		if (errno != EEXIST)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot name the image");
+		if (!w->disk) /* the keeper itself names layers */
+			r = image_work_check_same(w, all, hex, err);
+	}
+	if (r >= 0 && fsync(all) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
-	return 0;
+	return r;
 }
 
 static int image_tar_check_fd(int fd, struct cay_err *err)
@@ -303,32 +316,33 @@ static int image_tar_check_fd(int fd, struct cay_err *err)
 int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_store_added *ret,
 		    struct cay_err *err)
 {
+	CAY_CLEANUP(unpack_texts_fini) struct unpack_texts texts = UNPACK_TEXTS_INIT;
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF };
-	auto_close int config = -EBADF;
-	struct unpack_result u;
+	struct unpack_result u = {};
+	struct digest d;
 	int r = image_tar_check_fd(tar_fd, err);
 
+	if (r >= 0)
+		r = unpack_texts_create(&texts, err);
 	if (r < 0)
 		return r;
-	config = memfd_create("image-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (config < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a memfd");
 	r = image_work_init(images_fd, &w);
 	r = r < 0 ? r : image_work_make_rootfs(&w);
 	if (r < 0)
 		return cay_fail_sys(err, cay_code_from_disk_errno(r), r,
 				    "cannot create a directory for the image");
-	r = image_unpack_run_child(&w, tar_fd, config, max_bytes, &u, err);
+	r = image_unpack_run_child(&w, tar_fd, texts, max_bytes, &u, err);
 	if (r >= 0)
-		r = image_config_seal(config, err);
+		r = unpack_texts_seal(&texts, &d, err);
 	if (r >= 0)
 		r = image_work_check_rootfs(&w, err);
 	if (r >= 0)
-		r = image_work_publish(images_fd, &w, &u.digest, err);
+		r = image_work_publish(images_fd, &w, &d, err);
 	if (r < 0)
 		return r;
-	*ret = (struct image_store_added){ .bytes = u.bytes, .config_fd = cay_take_fd(&config) };
-	memcpy(ret->digest, u.digest.byte, sizeof(ret->digest));
+	*ret = (struct image_store_added){ .bytes = u.bytes,
+					   .config_fd = cay_take_fd(&texts.config_fd) };
+	memcpy(ret->digest, d.byte, sizeof(ret->digest));
 	return 0;
 }
 

@@ -13,8 +13,10 @@
  * HEX/ appears whole: it is unpacked in tmp/, synced, renamed.
  *
  * Root parses nothing.  A confined child does (unpack-confine.h, unpack.h); root reads one
- * struct of fixed size from it, whose every member is checked, and a memfd of checked size.  A
- * compromised child can only lie about the image it was given.
+ * struct of fixed size from it, whose every member is checked, and two memfds of checked size:
+ * the config, and the manifest, whose digest root computes.  A compromised child can lie about
+ * the image it was given, also by the manifest of another image.  So a digest that exists already
+ * is the same image only if root finds the same tree there (tree-compare.h); else it is refused.
  */
 #include <stdint.h>
 
@@ -32,9 +34,9 @@ struct image_store_added {
 	int config_fd;  /* sealed memfd, image_config as JSON; the caller closes it */
 };
 
-/* images_fd: images/, open for reading, owned by root; tar_fd: from a client.  Succeeds when
- * the image exists already.  Blocks while unpacking, at most ten minutes.  Leaves nothing on
- * failure. */
+/* images_fd: images/, open for reading, owned by root; tar_fd: from a client.  Succeeds when the
+ * same image exists already; CAY_E_STATE when other files have its digest.  Blocks while unpacking,
+ * at most ten minutes.  Leaves nothing on failure. */
 [[nodiscard]] int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes,
 				  struct image_store_added *ret, struct cay_err *err);
 /* An image and its parents, topmost first.  Returns their number; -ENOENT when one does not exist,

@@ -9,13 +9,14 @@
 
 #include "base/failpoint.h"
 #include "base/path.h"
-#include "base/rmtree.h"
 #include "keeper/start.h"
+#include "keeper/trash.h"
+#include "keeper/written.h"
 #include "text/hex.h"
 
 #define SANDBOX_RECORD_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
-#define DISK "disk"
+#define DISK SANDBOX_DISK
 
 void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
 {
@@ -131,7 +132,8 @@ static int id_range_claim(const struct keeper *k, const struct sandbox *sb, stru
 	id_range_name(sb->record.range, name);
 	/* a link to an absent sandbox was left by a power loss */
 	if (readlinkat(k->ranges, name, owner, sizeof(owner)) == ID_TEXT_LEN &&
-	    fstatat(k->sandboxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+	    fstatat(k->sandboxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
+	    !trash_has_sandbox(k, owner))
 		(void)unlinkat(k->ranges, name, 0);
 	if (symlinkat(sb->name, k->ranges, name) < 0)
 		return cay_fail_sys(
@@ -304,40 +306,64 @@ int verb_usage(const struct keeper *k, const void *request, int, struct verb_res
 	return 0;
 }
 
-static int id_range_release_if_owner(void *sandbox, int ranges, const char *name)
+struct id_range_owner {
+	const struct keeper *k;
+	const char *id;
+};
+
+/* Whether a sandbox of this id has the range now, in a later life. */
+static bool id_range_is_live(const struct id_range_owner *o, const char *range)
 {
+	auto_close int dir = path_open(o->k->sandboxes, o->id, O_RDONLY | O_DIRECTORY, 0);
+	struct keeper_sandbox_record record;
+	char live[12];
+
+	if (dir < 0 || keeper_sandbox_read_record(dir, &record) < 0)
+		return dir != -ENOENT && dir != -ENOTDIR && dir != -ELOOP;
+	id_range_name(record.range, live);
+	return record.magic && strcmp(live, range) == 0;
+}
+
+static int id_range_release_if_owner(void *arg, int ranges, const char *name)
+{
+	const struct id_range_owner *o = arg;
 	char owner[ID_TEXT_LEN + 2];
 	ssize_t n = readlinkat(ranges, name, owner, sizeof(owner));
 
-	if (n == ID_TEXT_LEN && memcmp(owner, sandbox, ID_TEXT_LEN) == 0)
+	if (n == ID_TEXT_LEN && memcmp(owner, o->id, ID_TEXT_LEN) == 0 &&
+	    !id_range_is_live(o, name))
 		(void)unlinkat(ranges, name, 0);
 	return 0;
 }
 
-static void id_range_release(const struct keeper *k, struct sandbox *sb)
+void id_range_release(const struct keeper *k, const char *id,
+		      const struct keeper_sandbox_record *record)
 {
+	struct id_range_owner o = { k, id };
 	char name[12];
 
-	id_range_name(sb->record.range, name);
-	(void)(sb->record.magic
-		       ? id_range_release_if_owner(sb->name, k->ranges, name)
-		       : path_for_each_entry(k->ranges, id_range_release_if_owner, sb->name));
+	id_range_name(record->range, name);
+	(void)(record->magic ? id_range_release_if_owner(&o, k->ranges, name)
+			     : path_for_each_entry(k->ranges, id_range_release_if_owner, &o));
 }
 
 /*
  * remove: the one clean-up path, by kernel state and names; may be repeated.  An attacker who
  * owns cayd can remove any sandbox with its files.
  *
- * The id range is released once no process has it; the directory, which leads to the rest, goes
- * last.  Without it, or without its record, the rest is searched for.
+ * The directory, which leads to the rest, goes last: into the trash, whatever it contains, so that
+ * the time this takes is not the sandbox's choice.  Without it, or without its record, the rest is
+ * searched for.
  */
-int verb_remove(const struct keeper *k, const void *request, int, struct verb_result *,
+int verb_remove(const struct keeper *k, const void *request, int, struct verb_result *result,
 		struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	struct cgroup_usage used;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
+	result->removed.cpu_ns = UINT64_MAX;
 	if (r == -ENOENT || b.dir == -ENOTDIR || b.dir == -ELOOP) {
 		*err = (struct cay_err){};
 		if (b.dir >= 0)
@@ -352,6 +378,8 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
 	if (r < 0)
 		return r;
+	if (b.cgroup.v2 >= 0 && cgroup_read_usage(&b.cgroup, &used, NULL) >= 0)
+		result->removed.cpu_ns = used.cpu_ns;
 	(void)unlinkat(k->sockets, b.name, 0);
 	mount_stage_remove_bundle(&k->stage, b.name);
 	if (b.record.magic || b.cgroup.v2 >= 0)
@@ -360,9 +388,7 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 	if (r < 0)
 		return r;
 	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? keeper_sandbox_host_root_id(&b) : 0);
-	id_range_release(k, &b);
-	r = failpoint_hit(FAULT_REMOVE_RANGE);
-	r = r < 0 ? r : rmtree_at(k->sandboxes, b.name);
+	r = trash_add_sandbox(k, &b, &result->trash_left);
 	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_GONE);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
 }
@@ -428,6 +454,17 @@ static int on_sandbox_dir_name(void *arg, int, const char *name)
 	return 0;
 }
 
+static void keeper_sandbox_list_disk(const struct keeper *k, int dir,
+				     const struct keeper_sandbox_record *record,
+				     struct verb_list_row *row)
+{
+	uint32_t number = VERB_RANGE_BASE + record->range * VERB_RANGE_IDS;
+	struct disk_size now;
+
+	if (disk_read_usage(&k->disk, dir, DISK, number, &now) >= 0)
+		row->disk_bytes = now.bytes;
+}
+
 /* list: ids and numbers of all sandboxes. */
 int verb_list(const struct keeper *k, const void *request, int, struct verb_result *result,
 	      struct cay_err *err)
@@ -439,6 +476,7 @@ int verb_list(const struct keeper *k, const void *request, int, struct verb_resu
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
 	result->list.more = names.more;
+	result->list.n_stuck = trash_count_stuck(k, &result->list.stuck);
 	for (uint32_t i = 0; i < names.n; i++) {
 		struct verb_list_row *row = &result->list.rows[result->list.n_rows];
 		char name[ID_TEXT_LEN + 1];
@@ -456,13 +494,17 @@ int verb_list(const struct keeper *k, const void *request, int, struct verb_resu
 			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read %s", name);
 		*row = (struct verb_list_row){ .sandbox = names.ids[i],
 					       .generation = record.generation,
-					       .range = record.range };
+					       .range = record.range,
+					       .disk_bytes = DISK_UNKNOWN };
+		if (q->usage && record.magic)
+			keeper_sandbox_list_disk(k, dir, &record, row);
 		if (record.magic && cgroup_open_sandbox(&k->cgroups.top, &record.tenant,
 							&row->sandbox, &cgroup) == 0) {
 			row->processes = sandbox_cgroup_count_processes(&cgroup, &first);
 			row->started_boot_ns = first ? pid_start_boot_ns(first) : 0;
 			row->pid = row->started_boot_ns ? (uint32_t)first : 0;
 			row->frozen = sandbox_cgroup_is_frozen(&cgroup);
+			row->written_bytes = q->usage ? cgroup_read_written(&cgroup) : 0;
 		}
 		result->list.n_rows++;
 	}

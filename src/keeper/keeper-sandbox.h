@@ -4,7 +4,8 @@
 /*
  * keeper-sandbox - a sandbox on this machine
  *
- *	boxes/<id>/          the anchor: created first, removed last, locked by workers
+ *	boxes/<id>/          the anchor: created first, renamed into the trash last, locked by
+ *	                     workers
  *	boxes/<id>/box       struct keeper_sandbox_record
  *	boxes/<id>/disk      upper: its changes; work: of overlayfs; all in the foreign id range
  *	ranges/<n>           a link to the id of the sandbox that has the n-th id range
@@ -49,11 +50,16 @@ static inline uint32_t keeper_sandbox_host_root_id(const struct sandbox *sb)
 	return VERB_RANGE_BASE + sb->record.range * VERB_RANGE_IDS;
 }
 
+/* Release the id range of a removed sandbox, or all links to it without a record. */
+void id_range_release(const struct keeper *k, const char *id,
+		      const struct keeper_sandbox_record *record);
+
 /* Start time of a process since boot; 0 when it does not exist. */
 uint64_t pid_start_boot_ns(pid_t pid);
 
 /* Time for killed processes to disappear. */
 #define SANDBOX_KILL_MS 5000
+#define SANDBOX_DISK "disk" /* in boxes/<id> */
 #define DIGEST_HEX 64
 /* "sha256/<hex>" below images/. */
 void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8]);

@@ -8,9 +8,12 @@
  *	server.c          one client, its messages, a worker process for each
  *	keeper-sandbox.c  a sandbox on this machine; every verb but start
  *	start.c           the start verb
+ *	trash.c           files of removed sandboxes
+ *	written.c         what a sandbox has written to disks
  *	proc-view.c       files of /proc and /sys that show the limits
  *	overlay.c         a sandbox's file system
  *	mount-stage.c     the mount namespace workers start from
+ *	memory-guard.c    ceilings of tenants, when memory becomes short
  *	sandbox-cgroup.c  processes and limits of a sandbox
  *	runtime.c         run a runtime
  *	runtime-probe.c   whether a runtime may be used
@@ -35,13 +38,16 @@ struct keeper {
 	struct log log;
 	int argc; /* to reload the settings */
 	char **argv;
+	uid_t pull_uid; /* 0: there is no such user */
+	gid_t pull_gid;
 	uid_t control_uid;
 	gid_t control_gid;
-	int images, sandboxes, ranges; /* below paths.state */
-	int sockets;                   /* paths.run/box: ours and those of PID 1 */
-	struct disk disk;              /* the file system of boxes/ */
+	int images, sandboxes, ranges, trash; /* below paths.state */
+	int sockets;                          /* paths.run/box: ours and those of PID 1 */
+	struct disk disk;                     /* the file system of boxes/ */
 	struct cgroups cgroups;
-	struct cgroup workers; /* WORKERS_CGROUP: all processes that act for a client */
+	struct cgroup workers;      /* WORKERS_CGROUP: all processes that act for a client */
+	struct cgroup trash_cgroup; /* the process that empties the trash */
 	struct mount_stage stage;
 	uint32_t runtimes; /* a bit for each usable row of runtimes[] */
 };
@@ -57,9 +63,11 @@ struct verb_result {
 		struct verb_image_commit_reply commit;
 		struct verb_list_reply list;
 		struct verb_usage_reply usage;
+		struct verb_remove_reply removed;
 	};
 	int fd;               /* sent along, -EBADF for none */
 	bool worker_reusable; /* the worker is unchanged: another verb may follow */
+	bool trash_left;      /* files were left for the process that empties the trash */
 };
 
 /* Verbs, in keeper-sandbox.c, start.c and image-verbs.c.  The comment of each names what an

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +13,10 @@
 #include "keeper/keeper.h"
 #include "keeper/runtime-probe.h"
 #include "keeper/runtime.h"
+#include "keeper/trash.h"
+#include "wire/puller.h"
 
-enum keeper_dir_owner { ROOT, CONTROL };
+enum keeper_dir_owner { ROOT, CONTROL, PULLER };
 
 /* All directories with their owners, below paths.state or paths.run.  The latter is cayd's, which
  * could replace any path in it, so root touches nothing there by path except through the checks of
@@ -32,12 +33,15 @@ static const struct {
 	{ "images/tmp", false, ROOT, 0700, 0 },
 	{ "boxes", false, ROOT, 0700, offsetof(struct keeper, sandboxes) },
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
+	{ "trash", false, ROOT, 0700, offsetof(struct keeper, trash) },
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
 	{ "audit", false, CONTROL, 0700, 0 },
 	{ "uploads", false, CONTROL, 0700, 0 },
+	{ PULLER_DIR, false, PULLER, 0700, 0 },
 	{ "stage", false, ROOT, 0700, 0 },
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
+	{ PULLER_DIR, true, PULLER, 02750, 0 }, /* its socket gets the group of cayd */
 };
 
 /* An existing directory must have the right owner: another user who can write beside it could have
@@ -84,11 +88,15 @@ int keeper_make_dirs(struct keeper *k, struct cay_err *err)
 	if (state < 0 || run < 0)
 		return err->code ? -EIO : cay_fail_sys(err, CAY_E_INTERNAL, errno, "directories");
 	for (size_t i = 0; i < ARRAY_SIZE(keeper_dirs); i++) {
-		bool root = keeper_dirs[i].owner == ROOT;
-		auto_close int fd = keeper_make_dir(
-			keeper_dirs[i].run ? run : state, keeper_dirs[i].name, keeper_dirs[i].mode,
-			root ? 0 : k->control_uid, root ? 0 : k->control_gid, err);
+		const uid_t uids[] = { 0, k->control_uid, k->pull_uid };
+		const gid_t gids[] = { 0, k->control_gid, k->control_gid };
+		enum keeper_dir_owner owner = keeper_dirs[i].owner;
+		auto_close int fd = -EBADF;
 
+		if (owner == PULLER && !k->pull_uid)
+			continue;
+		fd = keeper_make_dir(keeper_dirs[i].run ? run : state, keeper_dirs[i].name,
+				     keeper_dirs[i].mode, uids[owner], gids[owner], err);
 		if (fd < 0)
 			return fd;
 		if (keeper_dirs[i].fd)
@@ -109,31 +117,27 @@ static void keeper_clear_images_tmp(struct keeper *k)
 		log_warn(&k->log, "clear images/tmp, ignoring: %s", strerror(-r));
 }
 
-static int keeper_find_control_user(struct keeper *k, struct cay_err *err)
+/* A node without the user of cay-pull works, but pulls no images. */
+static int keeper_find_users(struct keeper *k, struct cay_err *err)
 {
-	const char *name = k->settings.control_user;
-	uint64_t uid;
-	const struct passwd *pw;
+	struct cay_err none = {};
+	int r = daemon_find_user("users.control", k->settings.control_user, &k->control_uid,
+				 &k->control_gid, err);
 
-	if (str_parse_u64(slice_of(name), 1, UINT32_MAX - 1, &uid) == 0) {
-		k->control_uid = (uid_t)uid;
-		k->control_gid = (gid_t)uid;
-		return 0;
-	}
-	pw = getpwnam(name); /* NOLINT(concurrency-mt-unsafe): no threads */
-	if (!pw)
-		return cay_fail(err, CAY_E_INVALID, "users.control: no such user '%s'", name);
-	if (!pw->pw_uid)
-		return cay_fail(err, CAY_E_INVALID, "users.control: cayd must not be root");
-	k->control_uid = pw->pw_uid;
-	k->control_gid = pw->pw_gid;
+	if (r < 0)
+		return r;
+	if (daemon_find_user("users.pull", k->settings.pull_user, &k->pull_uid, &k->pull_gid,
+			     &none) < 0)
+		log_warn(&k->log, "no images can be pulled: %s", none.msg);
+	else if (k->pull_uid == k->control_uid)
+		return cay_fail(err, CAY_E_INVALID, "users.pull is the user of users.control");
 	return 0;
 }
 
 static int keeper_setup(struct keeper *k, struct cay_err *err)
 {
 	auto_buf stage = BUF_INIT(128);
-	int r = keeper_find_control_user(k, err);
+	int r = keeper_find_users(k, err);
 
 	if (r >= 0)
 		r = keeper_make_dirs(k, err);
@@ -147,6 +151,8 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 	if (r >= 0)
 		/* workers of a crashed keeper must not act while we look */
 		r = keeper_cgroup_recreate(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
+	if (r >= 0)
+		r = keeper_cgroup_recreate(&k->cgroups, TRASH_CGROUP, &k->trash_cgroup, err);
 	if (r >= 0)
 		keeper_clear_images_tmp(k);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
@@ -172,6 +178,7 @@ int main(int argc, char **argv)
 	(void)umask(022);
 	k.argc = argc;
 	k.argv = argv;
+	k.workers = k.trash_cgroup = CGROUP_INIT;
 	r = daemon_parse_options(argc, argv, &k.settings, &err);
 	if (r > 0)
 		return 0; /* --check */

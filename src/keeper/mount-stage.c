@@ -50,6 +50,8 @@ static const char *const stage_dirs[] = {
 	"see/sys/fs/cgroup",
 	"see/sys/kernel",
 	"see/cpus",
+	"see/empty",
+	"none",
 	"bundle",
 	/* crun masks directories with it; without it each mask is a mount */
 	"state/.empty-directory",
@@ -244,6 +246,17 @@ void mount_stage_remove_bundle(const struct mount_stage *s, const char *name)
 {
 	(void)rmtree_at(s->state, name);
 	(void)rmtree_at(s->bundle, name);
+}
+
+/* An overlay of nothing but lower directories: its inodes are its own and its pages shared. */
+int mount_stage_make_own(struct cay_err *err)
+{
+	int r;
+
+	if (mount("see", "/see", "overlay", MS_RDONLY | MS_NOSUID, "lowerdir=/see:/none") < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount the files of a sandbox");
+	r = mount_stage_attach(AT_FDCWD, OCI_SOURCE_DEV, AT_FDCWD, "/dev", err);
+	return r < 0 ? r : mount_stage_attach(AT_FDCWD, "/see/empty", AT_FDCWD, STAGE_EMPTY, err);
 }
 
 int mount_stage_enter(const struct mount_stage *s, struct cay_err *err)

@@ -9,15 +9,19 @@
  *
  *	/proc /usr /lib* /etc/ld.so.cache /dev   for the runtime
  *	/sys/fs/cgroup                           a worker binds the sandbox's cgroup here
- *	/see/dev                                 /dev of every sandbox: nodes, links, cay-init
- *	/see/sys                                 /sys of every sandbox: a few files
+ *	/see/dev                                 /dev of a sandbox: nodes, links, cay-init
+ *	/see/sys                                 /sys of a sandbox: a few files
  *	/see/cpus/N                              files of /proc for N CPUs (proc-view.h)
+ *	/see/empty                               where a runtime hides a directory
  *	/state                                   of the runtime, a directory per sandbox
  *	/bundle                                  config.json, a directory per sandbox
  *	/l/N /u /r                               lowers, upper and root of the worker's sandbox
  *
  * A worker calls setns and then unshare (docs/adr/0007): its mounts are private and vanish
  * with the last process of the sandbox.  A runtime sees nothing else of the host.
+ *
+ * No sandbox sees an inode of /see itself: it would show watches and locks of others.  A worker
+ * covers it with an overlay of it (docs/adr/0063).
  */
 #include "base/err.h"
 #include "base/mem.h"
@@ -25,6 +29,7 @@
 
 #define STAGE_STATE "/state"
 #define STAGE_BUNDLE "/bundle"
+#define STAGE_EMPTY "/state/.empty-directory"
 #define STAGE_LOWER "/l" /* with a number from 0 */
 #define STAGE_LOWERS 8
 #define STAGE_UPPER "/u"
@@ -42,6 +47,8 @@ struct mount_stage {
 				     struct cay_err *err);
 /* Remove a runtime's bundle and state of one sandbox. */
 void mount_stage_remove_bundle(const struct mount_stage *s, const char *name);
+/* Call on the stage, once, before anything of /see is shown to a sandbox. */
+[[nodiscard]] int mount_stage_make_own(struct cay_err *err);
 /* Enter a private copy; irreversible, for workers. */
 [[nodiscard]] int mount_stage_enter(const struct mount_stage *s, struct cay_err *err);
 #endif

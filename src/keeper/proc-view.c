@@ -135,9 +135,12 @@ static int proc_view_clone_file(int dir, const char *name)
 
 int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v, struct cay_err *err)
 {
-	auto_close int dir = proc_view_open_files(proc_view_count_cpus(cpu_milli));
+	unsigned n = proc_view_count_cpus(cpu_milli);
+	auto_close int files = proc_view_open_files(n), dir = -EBADF;
 	auto_buf path = BUF_INIT(128);
-	int r = dir;
+	int r = files < 0 ? files : mount_stage_make_own(err);
+
+	r = dir = r < 0 ? r : proc_view_open_files(n);
 
 	for (int i = 0; r >= 0 && i < PROC_VIEW_CPUS; i++)
 		r = v->trees[i] = proc_view_clone_file(dir, proc_view_files[i].file);

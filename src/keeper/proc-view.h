@@ -4,8 +4,8 @@
 /*
  * proc-view - files of /proc and /sys that show a sandbox's limits instead of the machine's
  *
- * Small files, mounted read-only over the kernel's (docs/adr/0033).  Those about CPUs are shared
- * by all sandboxes with as many and created for the first one; each sandbox has its own
+ * Small files, mounted read-only over the kernel's (docs/adr/0033).  Those about CPUs are created
+ * for the first sandbox with as many, and others show them by inodes of their own; each has its own
  * meminfo, which PID 1 writes.
  */
 #include <stdint.h>
@@ -33,8 +33,8 @@ struct proc_view {
 	((struct proc_view){ { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }, -EBADF })
 #define auto_proc_view CAY_CLEANUP(proc_view_fini) struct proc_view
 
-/* Call on the stage.  With a name, also create a meminfo in that bundle.  v is PROC_VIEW_INIT
- * before. */
+/* Call on the stage, whose /see becomes the sandbox's own.  With a name, also create a meminfo in
+ * that bundle.  v is PROC_VIEW_INIT before. */
 [[nodiscard]] int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v,
 				 struct cay_err *err);
 /* Call in the sandbox's mount namespace; replace: unmount the old ones first. */

@@ -22,8 +22,11 @@
 /* The range after the last; no sandbox gets it. */
 #define LIVE (VERB_RANGE_BASE + (VERB_RANGE_MAX + 1) * VERB_RANGE_IDS)
 #define CANARY "canary"
-#define PROBE_MS 10000
-#define PROBE_TRIES 500
+/* Milliseconds of work.  A runtime that fails for time is refused until the keeper starts again, so
+ * a machine that is busy while it boots gets many times that; two runtimes stay below the start
+ * timeout of a unit. */
+#define PROBE_MS 30000
+#define PROBE_TRIES 2500
 
 static const char *const probe_init_args[] = { OCI_INIT, "--wait", NULL };
 

@@ -109,8 +109,14 @@ static int runtime_adopt_pid1(const struct runtime_run *run, int *ret_pidfd, str
 int runtime_set_oom_score(void)
 {
 	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	auto_close int old = open("/proc/self/oom_adj", O_WRONLY | O_CLOEXEC);
 
-	return fd < 0 || write(fd, "500", 3) != 3 ? -errno : 0;
+	if (fd < 0 || write(fd, "1000", 4) != 4)
+		return -errno;
+	/* of 15: does not move the least value that a process without privilege may set */
+	if (old >= 0 && write(old, "8", 1) == 1)
+		return 0;
+	return pwrite(fd, "500", 3, 0) != 3 ? -errno : 0; /* without CAP_SYS_RESOURCE */
 }
 
 int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)

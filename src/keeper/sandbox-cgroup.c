@@ -111,11 +111,12 @@ static int sandbox_cgroup_mount_favordynmods(void)
 
 /* The kernel spreads a group's weight over its CPUs: with the default, all sandboxes together would
  * weigh less on a CPU than one process of the host, and a busy one would take half of that from a
- * quiet one (docs/adr/0033). */
-static int sandbox_cgroup_set_top_weight(const struct cgroup *top)
+ * quiet one (docs/adr/0033).  Below a unit of systemd the keeper alone is beside them, and busy
+ * sandboxes must not delay the start of another: both weigh the same there. */
+static int sandbox_cgroup_set_top_weight(const struct cgroup *top, const char *path)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t n = 4 * (uint64_t)(cpus > 0 ? cpus : 1);
+	uint64_t n = strchr(path + 1, '/') ? 1 : 4 * (uint64_t)(cpus > 0 ? cpus : 1);
 
 	if (top->v1[CG_CPU] >= 0)
 		return sandbox_cgroup_write_u64(top->v1[CG_CPU], "cpu.shares",
@@ -146,7 +147,7 @@ int sandbox_cgroups_open(const char *path, struct cgroups *ret, struct cay_err *
 	r = sandbox_cgroup_enable_controllers(ret->top.v2, ret->top.v1);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "enable cgroup controllers");
-	r = sandbox_cgroup_set_top_weight(&ret->top);
+	r = sandbox_cgroup_set_top_weight(&ret->top, path);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "set the weight of all sandboxes") : 0;
 }
 

@@ -5,7 +5,8 @@
  * A connection must begin with a hello; a hello fences the previous client: its workers are
  * killed before the reply is sent, so that nothing of it happens afterwards.  A worker replies
  * to the client itself and then reports to us; when its end of the pair closes without a
- * report, we reply for it.  While all workers are busy nothing is read: the socket is the queue.
+ * report, we reply for it.  While all workers are busy nothing is read; cayd
+ * sends no more than there are.
  *
  * A fork, its cgroup and its exit cost half a millisecond of CPU, more than changing limits, and
  * a claim waits for that: a worker that is unchanged afterwards becomes the spare again, and
@@ -28,13 +29,17 @@
 #include "base/seqpacket.h"
 #include "daemon/daemon.h"
 #include "keeper/keeper.h"
+#include "keeper/memory-guard.h"
 #include "keeper/runtime.h"
+#include "keeper/trash.h"
 
-#define WORKERS_MAX 16
 #define ANSWER_S 5
+#define TRASH_LATER_MS 10000
+#define FIXED_FDS 6 /* that are polled, besides the workers */
 /* A worker's report after its reply. */
 #define DONE "d"  /* and exits */
 #define AGAIN "a" /* and waits for another message */
+#define TRASH "t" /* and exits, leaving files in the trash */
 
 struct keeper_worker {
 	int pair;            /* messages in, reports out; negative: free */
@@ -45,11 +50,14 @@ struct keeper_worker {
 struct keeper_server {
 	struct keeper *k;
 	int listener, signals;
+	int guard;  /* pidfd of the memory guard */
 	int client; /* after its hello */
 	int next;   /* before its hello */
-	struct keeper_worker workers[WORKERS_MAX];
+	struct keeper_worker workers[VERB_WORKERS_MAX];
 	unsigned n_workers;
 	int spare; /* pair of an idle worker, which holds the client's connection */
+	int trash; /* pipe of the process that empties the trash; negative: there is none */
+	bool trash_due, trash_later;
 	bool stopping;
 };
 
@@ -107,7 +115,7 @@ static int keeper_server_reply_hello(const struct keeper_server *s, int sock,
 }
 
 static int worker_run_verb(const struct keeper_server *s, const union keeper_message *msg, int fd,
-			   bool *ret_fresh)
+			   const char **ret_report)
 {
 	struct verb_result result = { .fd = -EBADF };
 	struct cay_err err = {};
@@ -118,7 +126,7 @@ static int worker_run_verb(const struct keeper_server *s, const union keeper_mes
 	if (r < 0 && err.code == CAY_OK)
 		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s",
 				   verb_row_find(msg->head.verb)->name);
-	*ret_fresh = result.worker_reusable;
+	*ret_report = result.worker_reusable ? AGAIN : result.trash_left ? TRASH : DONE;
 	n = verb_reply_write(&reply, &msg->head, &err);
 	if (err.code == CAY_OK && n > sizeof(struct verb_reply))
 		memcpy(reply.bytes + sizeof(struct verb_reply),
@@ -141,7 +149,7 @@ static void worker_main(const struct keeper_server *s, int pair)
 {
 	struct pollfd p = { .fd = pair, .events = POLLIN };
 	union keeper_message msg = {};
-	bool fresh = true;
+	const char *report = AGAIN;
 	sigset_t none;
 	unsigned n_fds;
 	int fd;
@@ -153,15 +161,15 @@ static void worker_main(const struct keeper_server *s, int pair)
 	(void)close(s->signals);
 	if (keeper_cgroup_join(&s->k->workers) < 0 || runtime_set_oom_score() < 0)
 		_exit(1);
-	while (fresh) {
+	while (report[0] == AGAIN[0]) {
 		while (poll(&p, 1, -1) < 0 && errno == EINTR)
 			;
 		if (seqpacket_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
 			_exit(0); /* the keeper or the client is gone */
-		if (worker_run_verb(s, &msg, fd, &fresh) < 0)
+		if (worker_run_verb(s, &msg, fd, &report) < 0)
 			_exit(0);
 		cay_closep(&fd);
-		(void)seqpacket_send(pair, fresh ? AGAIN : DONE, 1, -EBADF);
+		(void)seqpacket_send(pair, report, 1, -EBADF);
 	}
 	_exit(0);
 }
@@ -212,6 +220,48 @@ static void worker_start_verb(struct keeper_server *s, const union keeper_messag
 		(void)worker_fork_spare(s); /* or the next message forks one */
 }
 
+/* The process that empties the trash is ours and no client's: a fence leaves it alone.  It may not
+ * hold a connection, or no peer would notice our death. */
+static void trash_start_process(struct keeper_server *s)
+{
+	int ends[2], said;
+	pid_t pid;
+
+	s->trash_due = false;
+	s->trash_later = true; /* when it cannot be started, or dies */
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	pid = fork();
+	if (pid == 0) {
+		const int connections[] = { ends[0],   s->listener, s->signals,
+					    s->client, s->next,     s->spare };
+
+		for (size_t i = 0; i < ARRAY_SIZE(connections); i++)
+			(void)close(connections[i]);
+		for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
+			(void)close(s->workers[i].pair);
+		if (keeper_cgroup_join(&s->k->trash_cgroup) < 0)
+			_exit(1);
+		said = (int)trash_empty(s->k);
+		_exit(write(ends[1], &(char){ (char)said }, 1) != 1);
+	}
+	cay_closep(&ends[1]);
+	if (pid < 0)
+		cay_closep(&ends[0]);
+	else
+		s->trash = ends[0];
+}
+
+static void on_trash_report(struct keeper_server *s)
+{
+	char said = 0;
+
+	(void)!read(s->trash, &said, 1);
+	keeper_server_close_fd(&s->trash);
+	s->trash_later = said != TRASH_EMPTY;
+	s->trash_due |= said == TRASH_MORE;
+}
+
 /* A report, or the end of its pair without one. */
 static void on_worker_report(struct keeper_server *s, struct keeper_worker *w)
 {
@@ -224,6 +274,7 @@ static void on_worker_report(struct keeper_server *s, struct keeper_worker *w)
 		log_error(&s->k->log, "%s: %s", verb_row_find(w->request.verb)->name, err.msg);
 		(void)keeper_server_send_failure(s->client, &w->request, &err);
 	}
+	s->trash_due |= said == TRASH[0] || !said;
 	if (said == AGAIN[0] && s->spare < 0 && !w->settings_stale)
 		s->spare = cay_take_fd(&w->pair);
 	keeper_server_close_fd(&w->pair);
@@ -236,9 +287,10 @@ static int keeper_server_fence_client(struct keeper_server *s, struct cay_err *e
 {
 	keeper_server_close_fd(&s->client); /* it gets no more replies */
 	keeper_server_close_fd(&s->spare);
-	for (unsigned i = 0; i < WORKERS_MAX; i++)
+	for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
 		keeper_server_close_fd(&s->workers[i].pair);
 	s->n_workers = 0;
+	s->trash_due = true; /* one of them may have been removing a sandbox */
 	return keeper_cgroup_recreate(&s->k->cgroups, WORKERS_CGROUP, &s->k->workers, err);
 }
 
@@ -324,31 +376,46 @@ static void keeper_server_read_signals(struct keeper_server *s)
 		if (info.ssi_signo == SIGHUP) {
 			daemon_reload_settings(s->k->argc, s->k->argv, &s->k->settings, &s->k->log);
 			keeper_server_close_fd(&s->spare); /* it has the old settings */
-			for (unsigned i = 0; i < WORKERS_MAX; i++)
+			for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
 				s->workers[i].settings_stale = true;
 		} else {
 			s->stopping = true;
 		}
 }
 
+/* It never ends by itself; without it a tenant could take the memory of all. */
+static int keeper_server_restart_guard(struct keeper_server *s, struct cay_err *err)
+{
+	log_error(&s->k->log, "the memory guard ended: starting another one");
+	keeper_server_close_fd(&s->guard);
+	s->guard = memory_guard_start(s->k, err);
+	return s->guard < 0 ? s->guard : 0;
+}
+
 static int keeper_server_poll_once(struct keeper_server *s, struct cay_err *err)
 {
-	struct pollfd p[4 + WORKERS_MAX] = {
+	struct pollfd p[FIXED_FDS + VERB_WORKERS_MAX] = {
 		{ .fd = s->signals, .events = POLLIN },
 		{ .fd = s->listener, .events = POLLIN },
 		{ .fd = s->next, .events = POLLIN },
-		{ .fd = s->n_workers < WORKERS_MAX ? s->client : -1, .events = POLLIN },
+		{ .fd = s->n_workers < VERB_WORKERS_MAX ? s->client : -1, .events = POLLIN },
+		{ .fd = s->trash, .events = POLLIN },
+		{ .fd = s->guard, .events = POLLIN },
 	};
-	int r = 0;
+	int r = 0, n;
 
-	for (unsigned i = 0; i < WORKERS_MAX; i++)
-		p[4 + i] = (struct pollfd){ .fd = s->workers[i].pair, .events = POLLIN };
-	if (poll(p, ARRAY_SIZE(p), -1) < 0)
+	for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
+		p[FIXED_FDS + i] = (struct pollfd){ .fd = s->workers[i].pair, .events = POLLIN };
+	n = poll(p, ARRAY_SIZE(p), s->trash < 0 && s->trash_later ? TRASH_LATER_MS : -1);
+	if (n < 0)
 		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
+	s->trash_due |= n == 0;
 	if (p[0].revents)
 		keeper_server_read_signals(s);
-	for (unsigned i = 0; i < WORKERS_MAX; i++)
-		if (p[4 + i].revents)
+	if (p[4].revents)
+		on_trash_report(s);
+	for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
+		if (p[FIXED_FDS + i].revents)
 			on_worker_report(s, &s->workers[i]);
 	if (p[3].revents)
 		r = keeper_server_read_message(s, err);
@@ -356,6 +423,10 @@ static int keeper_server_poll_once(struct keeper_server *s, struct cay_err *err)
 		r = keeper_server_accept_hello(s, err);
 	if (p[1].revents)
 		keeper_server_accept(s);
+	if (s->trash_due && s->trash < 0)
+		trash_start_process(s);
+	if (r >= 0 && p[5].revents)
+		r = keeper_server_restart_guard(s, err);
 	return r;
 }
 
@@ -379,11 +450,13 @@ static int keeper_server_listen(const struct keeper *k, struct cay_err *err)
 
 int keeper_serve(struct keeper *k, struct cay_err *err)
 {
-	struct keeper_server s = { .k = k, .client = -EBADF, .next = -EBADF, .spare = -EBADF };
+	struct keeper_server s = {
+		.k = k, .client = -EBADF, .next = -EBADF, .spare = -EBADF, .trash = -EBADF
+	};
 	sigset_t caught;
 	int r = 0;
 
-	for (unsigned i = 0; i < WORKERS_MAX; i++)
+	for (unsigned i = 0; i < VERB_WORKERS_MAX; i++)
 		s.workers[i].pair = -EBADF;
 	(void)sigemptyset(&caught);
 	(void)sigaddset(&caught, SIGTERM);
@@ -398,9 +471,16 @@ int keeper_serve(struct keeper *k, struct cay_err *err)
 	s.listener = keeper_server_listen(k, err);
 	if (s.listener < 0)
 		return s.listener;
+	s.guard = memory_guard_start(k, err);
+	if (s.guard < 0)
+		return s.guard;
+	trash_start_process(&s); /* start is recovery */
 	daemon_notify_ready(&k->log);
 	while (!s.stopping && r >= 0)
 		r = keeper_server_poll_once(&s, err);
 	keeper_server_close_fd(&s.next);
+	keeper_server_close_fd(&s.trash);
+	if (r >= 0)
+		r = keeper_cgroup_recreate(&k->cgroups, TRASH_CGROUP, &k->trash_cgroup, err);
 	return r < 0 ? r : keeper_server_fence_client(&s, err);
 }

@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "mcp/mcp.h"
+#include "net/request-turns.h"
 #include "net/seccomp.h"
 
 #define CONNS_MAX 4096
@@ -39,16 +40,22 @@ static int mcp_daemon_listen(const struct mcp *m, struct cay_err *err)
 
 static int mcp_daemon_start(struct mcp *m, struct cay_err *err)
 {
+	struct request_turns *turns = NULL;
 	int fd = mcp_daemon_listen(m, err);
 
 	if (fd < 0)
 		return fd;
 	(void)uv_timer_init(&m->loop, &m->progress_timer);
 	m->progress_timer.data = m;
+	if (request_turns_start(&m->loop, &turns, err) < 0) {
+		(void)close(fd);
+		return -ENOMEM;
+	}
 	m->conf = (struct server_conf){ .max_conns = CONNS_MAX,
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
 					.find_special = mcp_listener_find_handler,
+					.turns = turns,
 					.arg = m };
 	return server_start(&m->loop, fd, &m->conf, &m->server, err);
 }

@@ -2,7 +2,7 @@
 #include "mcp/mcp.h"
 
 #define AUTH_MAX KIB(8)
-#define TENANT_MAX 256 /* per tenant at once, as for one sandbox */
+#define TENANT_MAX 256 /* per tenant at once, until the reply is sent */
 #define BODY_MS 10000
 #define PATH "/mcp"
 
@@ -106,6 +106,8 @@ static int mcp_request_read_headers(struct mcp_request *v, struct request *rq, s
 	if (!v->n_auth || actor_parse(http_header_find(h, ACTOR_HEADER), &v->run.actor) < 0 ||
 	    str_parse_u64(http_header_find(h, MCP_EDGE_HEADER), 0, MCP_EDGES - 1, &edge) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "not a request of an edge");
+	if (!v->run.group && v->run.actor.group[0])
+		v->run.group = v->run.actor.group;
 	v->edge = (unsigned)edge;
 	/* an older edge does not send it */
 	v->host = host.n ? arena_strndup(&rq->arena, host.p, host.n) : "localhost";
@@ -113,18 +115,6 @@ static int mcp_request_read_headers(struct mcp_request *v, struct request *rq, s
 		return cay_no_memory(err);
 	if (session.n == MCP_SESSION_LEN)
 		memcpy(v->session, session.p, session.n);
-	return 0;
-}
-
-static int mcp_request_check_tenant_share(const struct mcp_request *v, struct cay_err *err)
-{
-	unsigned n = 0;
-
-	for (const struct mcp_request *o = v->mcp->requests; o; o = o->next)
-		n += id_eq(&o->run.actor.tenant, &v->run.actor.tenant);
-	if (n > TENANT_MAX)
-		return cay_fail(err, CAY_E_RATE,
-				"too many messages of this tenant are in progress");
 	return 0;
 }
 
@@ -189,7 +179,7 @@ static void on_mcp_http_request(struct request *rq, void *arg)
 	if (r >= 0)
 		r = mcp_request_read_headers(v, rq, &err);
 	if (r >= 0)
-		r = mcp_request_check_tenant_share(v, &err);
+		r = request_charge_tenant(rq, &v->run.actor.tenant, TENANT_MAX, &err);
 	if (r < 0) {
 		mcp_request_free(v);
 		request_fail(rq, &err);

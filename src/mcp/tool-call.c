@@ -100,6 +100,9 @@ static int tool_call_write_head(struct mcp_request *v, const struct buf *target,
 			   op_method_name(op->method), buf_str(target), v->host, v->auth,
 			   c->accept ? c->accept : "application/json");
 
+	/* the edge limits the call to the group: a model may name any sandbox */
+	if (r >= 0 && v->run.group)
+		r = buf_printf(b, "Cay-Group: %s\r\n", v->run.group);
 	if (r >= 0 && c->range)
 		r = buf_printf(b, "Range: %s\r\n", c->range);
 	/* closing the connection of a cancelled call ends the command as well */
@@ -113,6 +116,13 @@ static int tool_call_write_head(struct mcp_request *v, const struct buf *target,
 	return r < 0 ? r : buf_puts(b, "\r\n");
 }
 
+static bool on_tool_call_bytes(void *arg, size_t held)
+{
+	const struct mcp_request *v = arg;
+
+	return request_count_held(v->rq, held);
+}
+
 static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 {
 	auto_buf target = BUF_INIT(HTTP_TARGET_MAX), body = BUF_INIT(REQUEST_MAX);
@@ -120,6 +130,7 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	struct client_call_conf conf = { .shared = request_conn_shared(v->rq),
 					 .can_retry = ops[v->run.call.op].method == METHOD_GET,
 					 .answer_max = TOOL_RUN_ANSWER_MAX,
+					 .received = on_tool_call_bytes,
 					 .done = on_tool_call_answer,
 					 .arg = v };
 	int r;

@@ -20,7 +20,11 @@ const struct mcp_tool *tool_find(enum tool_profile profile, struct slice name)
 bool tool_is_allowed(const struct mcp_tool *t, const struct actor *a)
 {
 	const struct op *op = &ops[t->op];
+	struct id any = { .noun = ID_SANDBOX };
 	bool of_one = strstr(op->path, "{sandbox}");
 
-	return actor_check_access(a, op, of_one && a->one_sandbox ? &a->sandbox : NULL) == CAY_OK;
+	return actor_check_access(a, op,
+				  !of_one          ? NULL
+				  : a->one_sandbox ? &a->sandbox
+						   : &any) == CAY_OK;
 }

@@ -4,10 +4,15 @@
 A row of the matrix is a test function named after it; `row` runs it under the
 oracle, prints `ID|runtime|priv|verdict|detail` and fails on anything but a clean
 verdict.
+
+On a stock kernel (CAY_GUEST, dev/guest) the programs that the kernel starts by itself are
+tell-tales, and processes are counted.  CAY_ROWS=N: only ESC-31, with one runtime, and N of the
+other ESC rows, by CAY_SEED.
 """
 import contextlib
 import os
 import pathlib
+import random
 import re
 import sys
 
@@ -16,7 +21,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "lib"))
 import cay as lib
 import tap
-from oracle import Canaries, Oracle
+from oracle import SETTLE_S, Canaries, Oracle, Telltales
 
 pytest_configure = tap.pytest_configure
 
@@ -37,6 +42,26 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("priv", list(PRIVS), scope="session")
 
 
+def sampled(items, n, seed):
+    """ESC-31 with one of the runtimes, and n more of the rows that attack from inside; those of many images are long."""
+    def is_host_row(item):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        return item.originalname.startswith("test_ESC_31") and params.get("runtime") in (None, RUNTIMES[seed % 2])
+    others = sorted(i.nodeid for i in items if re.match(r"test_ESC_(?!31)", i.originalname) and not i.get_closest_marker("images"))
+    chosen = set(random.Random(seed).sample(others, min(n, len(others))))
+    return [i for i in items if is_host_row(i) or i.nodeid in chosen]
+
+
+def pytest_collection_modifyitems(config, items):
+    n, seed = os.environ.get("CAY_ROWS"), int(os.environ.get("CAY_SEED") or 0)
+    if n:
+        chosen = sampled(items, int(n), seed)
+        config.pluginmanager.get_plugin("terminalreporter").write_line(
+            f"# {len(chosen)} of {len(items)} rows by seed {seed} (CAY_SEED={seed} repeats it)")
+        config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
+        items[:] = chosen
+
+
 def hostile_entries():
     """A root file system of one static program, with what `replace` wants to find."""
     program = (BUILD / "tests/attack/hostile").read_bytes()
@@ -46,7 +71,8 @@ def hostile_entries():
     return [*(lib.directory(d) for d in dirs), lib.directory("tmp", 0o1777), lib.directory("workspace", uid=1000, gid=1000),
             lib.file("hostile", program, 0o755), lib.file("hostile-suid", program, 0o6755),
             lib.file("hostile-trap.so", trap, 0o755), lib.file("etc/passwd", PASSWD),
-            lib.file("etc/group", b"root:x:0:\nuser:x:1000:\n")]
+            lib.file("etc/group", b"root:x:0:\nuser:x:1000:\n"),
+            lib.file("big", bytes(range(256)) * 4096)]
 
 
 @pytest.fixture(scope="session")
@@ -119,16 +145,30 @@ def neighbour(cay, boxes, canaries):
     return of
 
 
+@pytest.fixture(scope="session")
+def stranger(cay):
+    """The same daemons, as another tenant asks them."""
+    tenant = cay.call("POST", "/v1/tenants", {"name": "stranger"})["id"]
+    made = cay.call("POST", "/v1/keys", {"tenant": tenant, "name": "stranger", "scope": "write"})
+    return cay.edge(f"{tenant} write {made['key']['id']} -", made["secret"])
+
+
+GUEST = bool(os.environ.get("CAY_GUEST"))
+FORKS_MAX = 30  # of ours and of the kernel's own threads, beside what a mode says that it forked
+
+
 class Row:
     """One case under the oracle."""
 
-    def __init__(self, name, cays, canaries, runtime, priv):
+    def __init__(self, name, cays, canaries, runtime, priv, telltales):
         self.name, self.cay, self.runtime, self.priv = name, cays[0], runtime, priv
         self.failures, self.detail = [], ""
+        self.forks = None  # of modes that say how many there are
         self.oracle = Oracle(canaries, [*WATCHED, str(BUILD / "src")],
                              skip=[str(path) for c in LIVE for path in (c.run, *c.logs.values())],
                              cgroups=[c.cgroup for c in cays],
-                             daemons=lambda: {f"{n} of {c.name}": pid for c in cays for n, pid in c.pids().items()})
+                             daemons=lambda: {f"{n} of {c.name}": pid for c in cays for n, pid in c.pids().items()},
+                             settle_s=SETTLE_S * lib.SLOW, telltales=Telltales(**telltales) if GUEST else None)
 
     def exec(self, box, argv, **fields):
         done = self.cay.exec(box, argv, **fields)
@@ -144,7 +184,17 @@ class Row:
         self.check(done.exit_code == 0 and not through,
                    "; ".join(through[:8]) or f"{args[0]} ended {done.end}: {done.text[-200:]!r} {done.stderr[-200:]!r}")
         self.detail = lines[-1] if lines else "no output"
+        said = re.search(r"^# (\d+) forks$", done.text, re.M)
+        if said:
+            self.forks = (self.forks or 0) + int(said[1])
         return done
+
+    def count_processes(self):
+        """On a kernel that is ours alone: nothing was started but what the mode says it forked."""
+        if GUEST and self.forks is not None:
+            spent = self.oracle.forked()
+            self.check(spent <= self.forks + FORKS_MAX, f"{spent} processes were started, of which {self.forks} by the mode")
+            self.detail += f", {spent} processes"
 
     def check(self, condition, text):
         if not condition:
@@ -155,7 +205,7 @@ class Row:
 def row(request, cay, canaries):
     """row(runtime, priv) as a context: looks before and after, prints, asserts.
 
-    also: other daemons that take part."""
+    also: other daemons that take part; telltales: settings of theirs, in the guest."""
     name = re.sub(r"^test_|\[.*|_[a-z].*", "", request.node.name).replace("_", "-")
 
     def logs(cays):
@@ -163,15 +213,17 @@ def row(request, cay, canaries):
             print(*(f"{n} of {c.name}:\n{c.said(n)}" for n in c.logs), sep="\n")
 
     @contextlib.contextmanager
-    def run(runtime="-", priv="-", also=()):
-        r = Row(name, [cay, *also], canaries, runtime, priv)
-        with r.oracle:
-            try:
-                yield r
-            except BaseException:
-                logs([cay, *also])
-                raise
-        found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]
+    def run(runtime="-", priv="-", also=(), **telltales):
+        r = Row(name, [cay, *also], canaries, runtime, priv, telltales)
+        with contextlib.closing(r.oracle):
+            with r.oracle:
+                try:
+                    yield r
+                except BaseException:
+                    logs([cay, *also])
+                    raise
+            r.count_processes()
+            found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]
         kinds = sorted({f.split()[0] for f in found}) or (["THROUGH"] if r.failures else ["HELD"])
         detail = "; ".join([*found, *r.failures]) or r.detail
         if r.failures:

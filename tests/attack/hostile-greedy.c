@@ -4,6 +4,10 @@
  *
  *	hostile greedy KIND MIB     until it has that much or is refused, and ends
  *	hostile greedy all          every kind in a child, again and again
+ *	hostile greedy hold MIB N ADJ S  N processes that touch MIB at once, set their OOM score to
+ *	                            ADJ ("-": do not) and keep both for S seconds
+ *	hostile greedy storm MIB N S     N processes that fork others, each growing to MIB, for S
+ *seconds
  *
  * What a kind holds goes with its process: files have no name, segments are marked
  * for removal.  "left" alone stays behind, as a file of /dev/shm.
@@ -12,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STEP ((size_t)1 << 20)
@@ -247,8 +253,78 @@ static int all_again(void)
 	}
 }
 
+static void hold_one(size_t bytes, const char *adj, unsigned seconds)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (strcmp(adj, "-") != 0)
+		fact("score %s %s", adj,
+		     write(fd, adj, strlen(adj)) < 0 ? result_text(errno) : "set");
+	if (p == MAP_FAILED)
+		_exit(3);
+	memset(p, 0x5a, bytes);
+	fact("holds %zu", bytes >> 20);
+	(void)poll(NULL, 0, (int)seconds * 1000);
+	_exit(p[bytes / 2] == 0x5a ? 0 : 4);
+}
+
+static int hold(char **argv)
+{
+	unsigned n = (unsigned)strtoul(argv[3], NULL, 10), killed = 0, kept = 0;
+	size_t bytes = strtoul(argv[2], NULL, 10) << 20;
+
+	for (unsigned i = 0; i < n; i++)
+		if (fork() == 0)
+			hold_one(bytes, argv[4], (unsigned)strtoul(argv[5], NULL, 10));
+	for (int status; waitpid(-1, &status, 0) > 0;) {
+		killed += WIFSIGNALED(status);
+		kept += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	}
+	fact("killed %u kept %u", killed, kept);
+	return 0;
+}
+
+static void storm_one(unsigned mib, uint64_t end_s)
+{
+	while ((uint64_t)time(NULL) < end_s) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			for (unsigned i = 0; i < mib && !step_anon(i); i++)
+				;
+			(void)poll(NULL, 0, 500);
+			_exit(0);
+		}
+		if (pid < 0)
+			(void)poll(NULL, 0, 10);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
+	_exit(0);
+}
+
+static int storm(char **argv)
+{
+	unsigned mib = (unsigned)strtoul(argv[2], NULL, 10),
+		 n = (unsigned)strtoul(argv[3], NULL, 10);
+	uint64_t end_s = (uint64_t)time(NULL) + strtoul(argv[4], NULL, 10);
+
+	for (unsigned i = 0; i < n; i++)
+		if (fork() == 0)
+			storm_one(mib, end_s);
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	fact("stormed");
+	return 0;
+}
+
 int mode_greedy(int argc, char **argv)
 {
+	if (argc == 5 && strcmp(argv[1], "storm") == 0)
+		return storm(argv);
+	if (argc == 6 && strcmp(argv[1], "hold") == 0)
+		return hold(argv);
 	if (argc == 2 && strcmp(argv[1], "all") == 0)
 		return all_again();
 	return argc == 3 ? take(argv[1], (unsigned)strtoul(argv[2], NULL, 10)) : 2;

@@ -256,6 +256,8 @@ static const struct {
 	{ "greedy", mode_greedy, "KIND MIB | all: memory of each kind" },
 	{ "swarm", mode_swarm, "KIND [N]: processes, and processor time" },
 	{ "hoard", mode_hoard, "KIND [one]: what the kernel counts" },
+	{ "host", mode_host, "ioctl | socket | oob | crash | junk [N]: programs of the host's" },
+	{ "wiretap", mode_wiretap, "listen SECONDS | work | locks | mincore PATH: shared inodes" },
 };
 
 int main(int argc, char **argv)

@@ -84,6 +84,8 @@ int mode_agent(int argc, char **argv);
 int mode_greedy(int argc, char **argv);
 int mode_swarm(int argc, char **argv);
 int mode_hoard(int argc, char **argv);
+int mode_host(int argc, char **argv);
+int mode_wiretap(int argc, char **argv);
 
 /* The i386 entry of a 64-bit kernel: what it returned, or no return at all. */
 long int80(long nr, long a, long b, long c);

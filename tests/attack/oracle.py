@@ -3,7 +3,8 @@
 
 READ    a canary, planted where only the host may look, came out of the sandbox
 WRITE   a watched tree of the host is not what it was: content, mode or owner
-ESCAPE  a process, mount, cgroup, module or net device that nobody expected
+ESCAPE  a process, mount, cgroup, module or net device that nobody expected, or a program that
+        the kernel started for the sandbox (a tell-tale's; only in the guest, whose kernel is ours)
 CRASH   a daemon of ours is gone or another, or the kernel complained
 
 A canary is 128 random bits.  It is looked for as it is planted (hex), as bytes
@@ -19,7 +20,9 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
+import tempfile
 import threading
 import time
 
@@ -85,9 +88,13 @@ class Canaries:
 
 
 def tree(top, skip=()):
-    """path -> what identifies it, for everything below top that is on its file system."""
+    """path -> what identifies it, for everything below top that is on its file system.
+
+    What is mounted read-only cannot change; a remount shows among the mounts."""
     found = {}
     try:
+        if os.statvfs(top).f_flag & os.ST_RDONLY:
+            return found
         device = os.lstat(top).st_dev
     except OSError:
         return found
@@ -141,8 +148,11 @@ def identity(path, st):
     return tuple(parts)
 
 
+KERNEL_THREAD = 0x00200000
+
+
 def processes():
-    """pid -> (start time, parent, cgroup of version 2, command)."""
+    """But the kernel's own threads: pid -> (start time, parent, cgroup of version 2, command)."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -151,6 +161,8 @@ def processes():
         if ")" not in line:
             continue
         rest = line.rpartition(")")[2].split()
+        if int(rest[6]) & KERNEL_THREAD:
+            continue
         cgroup = re.search(r"^0::(.*)$", read_text(f"/proc/{name}/cgroup"), re.M)
         found[int(name)] = (int(rest[19]), int(rest[1]), cgroup[1] if cgroup else "", line.split("(")[1].split(")")[0])
     return found
@@ -206,11 +218,13 @@ class Oracle:
     watched   trees of the host; skip: what in them is expected to change
     cgroups   where sandboxes live ("/cay-test-x"): processes there are theirs
     daemons   a function that returns {name: pid} of our daemons
+    telltales Telltales: what the kernel starts for the sandbox
     """
 
-    def __init__(self, canaries, watched, skip=(), cgroups=(), daemons=dict, settle_s=SETTLE_S):
+    def __init__(self, canaries, watched, skip=(), cgroups=(), daemons=dict, settle_s=SETTLE_S, telltales=None):
         self.canaries, self.watched, self.skip = canaries, list(watched), tuple(skip)
         self.cgroups, self.daemons, self.settle_s = tuple(cgroups), daemons, settle_s
+        self.telltales, self.forks_before = telltales, 0
         self.output = []
         self.before = self.pids_before = None
         self.pause = threading.Event()  # never set: a wait that a debugger can end
@@ -218,10 +232,22 @@ class Oracle:
     def __enter__(self):
         self.pids_before = {name: (pid, processes().get(pid, (0,))[0]) for name, pid in self.daemons().items()}
         self.before = Snapshot(self.watched, self.skip)
+        if self.telltales:
+            self.telltales.set()
+        self.forks_before = forks()
         return self
 
     def __exit__(self, *_):
         return False
+
+    def close(self):
+        """After the verdicts: the host's own programs again."""
+        if self.telltales:
+            self.telltales.reset()
+
+    def forked(self):
+        """Processes that this machine started since the case began, also those that have ended."""
+        return forks() - self.forks_before
 
     def saw(self, *outputs):
         """Bytes or text that came from the sandbox or from the API."""
@@ -251,6 +277,8 @@ class Oracle:
                 yield WRITE, f"{how}: {path}"
         for what in self.strangers(now.processes):
             yield ESCAPE, what
+        for line in self.telltales.lines() if self.telltales else ():
+            yield ESCAPE, f"the host ran {line}"
         for kind in ("mounts", "cgroups", "modules", "net"):
             for new in sorted(getattr(now, kind) - getattr(self.before, kind)):
                 yield ESCAPE, f"{kind}: {new}"
@@ -277,3 +305,40 @@ class Oracle:
             if not any(kind == ESCAPE for kind, _ in late) or time.monotonic() > deadline:
                 return sorted(set(found + late))
             self.pause.wait(0.05)
+
+
+def forks():
+    """Processes and threads that were ever started, also those that have ended."""
+    return int(re.search(r"^processes (\d+)$", read_text("/proc/stat"), re.M)[1])
+
+
+class Telltales:
+    """Replace kernel.modprobe and core_pattern by a program that records its arguments."""
+
+    SETTINGS = {"modprobe": "{}", "core_pattern": "|{} core %s"}
+
+    def __init__(self, **settings):
+        self.dir = tempfile.mkdtemp(prefix="cay-telltale-", dir="/dev/shm")
+        self.log, program = os.path.join(self.dir, "log"), os.path.join(self.dir, "program")
+        with open(program, "w") as f:
+            f.write(f'#!/bin/sh\necho "$@" >>{self.log}\nexit 1\n')
+        os.chmod(program, 0o755)
+        self.values = {name: settings.get(name, text).format(program) for name, text in self.SETTINGS.items()}
+        self.before = {}
+
+    def set(self):
+        for name, value in self.values.items():
+            path = f"/proc/sys/kernel/{name}"
+            self.before[path] = read_text(path)
+            with open(path, "w") as f:
+                f.write(value or "\n")
+
+    def reset(self):
+        for path, value in self.before.items():
+            with open(path, "w") as f:
+                f.write(value)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def lines(self):
+        """What was run."""
+        return read_text(self.log).splitlines()

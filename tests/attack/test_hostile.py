@@ -70,7 +70,7 @@ class Bare:
         keep = ["--preserve-fds=1"] if leak else []
         r = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", str(self.cgroup), "crun",
                             f"--root={self.top}/run", "--cgroup-manager=disabled", "run", *keep, f"--bundle={self.top}",
-                            self.name], stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
+                            self.name], stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60 * lib.SLOW)
         return r.returncode, (r.stdout + r.stderr).splitlines()
 
 
@@ -161,7 +161,7 @@ def test_trap_springs(bare):
 
 # -- the hostile PID 1
 
-PATIENCE_S, QUIET_S = 30.0, 0.5
+PATIENCE_S, QUIET_S = 30.0 * lib.SLOW, 0.5
 
 
 class Agent:

@@ -7,11 +7,13 @@ import pathlib
 import sys
 import time
 
+import pytest
+
 import cay as lib
 from conftest import RUNTIMES, hostile_entries
 
 HERE = pathlib.Path(__file__).parent
-CREATE_S = 5.0
+CREATE_S = 5.0 * lib.SLOW
 RSS_KIB = 32 << 10
 WHO = ("cayd", "cay-keeper")
 
@@ -67,6 +69,7 @@ def attempt(r, cay, boxes, name, want, data):
     return True
 
 
+@pytest.mark.images
 def test_ESC_19_table(row, boxes, cay):
     rows = table()
     good = lib.layer(hostile_entries())

@@ -3,12 +3,14 @@
 import base64
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 
 import pytest
 
-from oracle import CRASH, ESCAPE, READ, WRITE, Canaries, Oracle
+from conftest import GUEST
+from oracle import CRASH, ESCAPE, READ, WRITE, Canaries, Oracle, Telltales
 
 
 @pytest.fixture
@@ -90,6 +92,27 @@ def test_orphan_is_escape(world):
             os.kill(orphan, signal.SIGKILL)
             os.close(read)
             os.close(write)
+
+
+def test_processes_are_counted(world):
+    """Also those that have ended before anybody looks."""
+    with oracle_of(world) as o:
+        for _ in range(5):
+            subprocess.run(["true"], check=True)
+        assert o.forked() >= 5
+
+
+if GUEST:
+    def test_program_of_the_kernel_is_escape(world):
+        """A crash with a limit of 0, for which the kernel starts the program of core_pattern."""
+        canaries, host, daemon = world
+        with Oracle(canaries, [str(host)], daemons=lambda: {"daemon": daemon.pid}, settle_s=0.2, telltales=Telltales()) as o:
+            subprocess.run(["sh", "-c", "kill -ABRT $$"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+        try:
+            assert kinds(o) == {ESCAPE}
+        finally:
+            o.close()
+        assert "cay-telltale" not in open("/proc/sys/kernel/core_pattern").read()
 
 
 def test_child_is_ours(world):

@@ -92,7 +92,8 @@ static int open_in(struct journal *j, int dirfd)
 	for (size_t n = 0; j->fd >= 0 && n < RING; n += KIB(32))
 		if (fd_write_all(j->fd, j->text, KIB(32)) < 0)
 			return -EIO;
-	r = j->fd < 0 || uv_loop_init(&j->loop) < 0 ? -EIO : db_open(dirfd, &j->loop, &j->db, NULL);
+	r = j->fd < 0 || uv_loop_init(&j->loop) < 0 ? -EIO
+						    : db_open(dirfd, false, &j->loop, &j->db, NULL);
 	return r < 0 ? r : db_load(j->db, &(struct db_reader){}, NULL);
 }
 

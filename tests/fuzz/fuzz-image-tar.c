@@ -83,10 +83,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	      symlinkat("/d", root, "d/s") == 0 && path_write_atomic(root, "f", "x", 1, 0644) == 0);
 	fd = memory_file(data + 1, size - 1);
 	if ((data[0] & 3) == 3) {
-		auto_close int config = memory_file("", 0);
+		auto_close int config = memory_file("", 0), manifest = memory_file("", 0);
+		const struct unpack_texts to = { config, manifest };
 		struct unpack_result u;
 
-		r = unpack_image(root, fd, config, MAX_BYTES, &u, &err);
+		r = unpack_image(root, fd, to, MAX_BYTES, &u, &err);
 	} else {
 		r = apply(root, fd, medias[data[0] & 3], !(data[0] & 4), data + 1, size - 1, &err);
 	}

@@ -15,6 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct slice path = target, want = slice_of(m.op->path);
 
 		path = slice_cut(&target, '?');
+		if (m.op->alias && slice_eq(path, slice_of(m.op->alias)))
+			want = slice_of(m.op->alias);
 		CHECK(slice_eq(method, slice_of(op_method_name(m.op->method))));
 		CHECK(!memchr(path.p, '%', path.n) && !memchr(path.p, 0, path.n));
 		while (want.p) {

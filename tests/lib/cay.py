@@ -33,13 +33,15 @@ import time
 import urllib.parse
 
 CONTROL_UID = 64100
+PULL_UID = 64105
+SLOW = 8 if os.environ.get("CAY_GUEST") else 1  # an emulated processor (dev/guest): waits are as many times longer
 START_S = 60.0
 UP_S = 30.0  # for what takes milliseconds on a machine that has the time
 FRAMES = "application/vnd.cay.frames"
 FRAME_MAX = 1 << 20
 FRAME_DATA, FRAME_GAP, FRAME_END, FRAME_ERROR = 1, 2, 3, 4
 STDOUT, STDERR = 1, 2
-PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay"}
+PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay", "pull": "pull/cay-pull"}
 _pause = threading.Event()  # never set
 _ports = set()  # that were given out
 
@@ -51,11 +53,11 @@ def let_pass(seconds):
 
 def wait_for(what, condition, timeout_s):
     """Ask until it holds; TimeoutError when it does not in time.  Who stood still meanwhile asks once more."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * SLOW
     late = False
     while not condition():
         if late:
-            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+            raise TimeoutError(f"{what}: not within {timeout_s * SLOW:g} s")
         _pause.wait(0.01)
         late = time.monotonic() > deadline
 
@@ -99,7 +101,7 @@ class ApiError(Exception):
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout_s):
-        super().__init__("cay", timeout=timeout_s)
+        super().__init__("cay", timeout=timeout_s * SLOW)
         self.path = path
 
     def connect(self):
@@ -180,13 +182,15 @@ class Cay:
         self.state = pathlib.Path(state_top, self.name)
         self.run = pathlib.Path(run_top, self.name)
         self.cgroup = "/" + self.name
+        if "asan" in pathlib.Path(build).name:  # the limits of memory before skopeo leave a sanitizer no room
+            self.programs["pull"] = pathlib.Path(build).resolve().parent / "gcc/src/pull/cay-pull"
         if not init and "asan" in pathlib.Path(build).name:  # a sanitised one is not static, so no PID 1
             init = pathlib.Path(build).parent / "gcc/src/init/cay-init"
         self.init = pathlib.Path(init or self.programs["init"])
         self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
                     "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
                     "CAY_PATHS_INIT": str(self.init), "CAY_CGROUP_PATH": self.cgroup,
-                    "CAY_USERS_CONTROL": str(CONTROL_UID), **(env or {})}
+                    "CAY_USERS_CONTROL": str(CONTROL_UID), "CAY_USERS_PULL": str(PULL_UID), "CAY_NODE_UNLIMITED_DISK": "yes", **(env or {})}
         self.args = []  # of both daemons
         self.logs = {}
         self.daemons = {}
@@ -207,11 +211,17 @@ class Cay:
 
     def start(self):
         self.start_keeper()
+        if "CAY_IMAGES_REGISTRIES" in self.env:  # without one there is nothing to pull from
+            self.start_pull()
         self.start_cayd()
 
     def start_keeper(self):
         self._spawn("cay-keeper", self.programs["keeper"])
         self._up("cay-keeper")
+
+    def start_pull(self):
+        self._spawn("cay-pull", self.programs["pull"], user=PULL_UID, group=PULL_UID, extra_groups=[])
+        self._up("cay-pull")
 
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
@@ -232,7 +242,7 @@ class Cay:
 
     def _up(self, name):
         """Wait until it says so, as systemd does."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_S * SLOW
         with self.notify:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -258,12 +268,12 @@ class Cay:
 
     def stop(self):
         """cayd first, then the keeper; then whatever is left of the sandboxes."""
-        for name in ("cayd", "cay-keeper"):
+        for name in ("cayd", "cay-pull", "cay-keeper"):
             process = self.daemons.get(name)
             if process and process.poll() is None:
                 process.terminate()
                 try:
-                    process.wait(UP_S)
+                    process.wait(UP_S * SLOW)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
@@ -385,7 +395,7 @@ class Cay:
 
     def exec(self, box, argv, timeout_s=60.0, **fields):
         """Run to the end, streamed; the exec itself ends at timeout_s too."""
-        fields.setdefault("timeout_ms", int(timeout_s * 1000))
+        fields.setdefault("timeout_ms", int(timeout_s * SLOW * 1000))
         reply = self.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": argv, **fields}, {"Accept": FRAMES},
                           timeout_s + 15)
         if reply.status != 200:

@@ -46,6 +46,10 @@ SYSTEMCTL = """#!/bin/sh
 case " $* " in # files: the real one can
 *" preset "* | *" enable "* | *" disable "* | *" mask "* | *" unmask "* | *" is-enabled "*)
 	case " $* " in *" --now "*) now=yes ;; esac
+	for word; do # the real one refuses --now here
+		shift
+		[ "$word" = --now ] || set -- "$@" "$word"
+	done
 	SYSTEMD_OFFLINE=1 /usr/bin/systemctl "$@" || exit "$?"
 	[ -n "$now" ] || exit 0
 	;;

@@ -13,10 +13,10 @@ import cay
 import pytest
 from conftest import LATER, TREE, VERSION, run
 
-PLAIN = ["cay-keeper.service", "cay-mcp.service", "cayd.service"]  # as debhelper has them
+PLAIN = ["cay-keeper.service", "cay-mcp.service", "cay-pull.service", "cayd.service"]  # as debhelper has them
 ALL = [*PLAIN, "cay-edge@1.service"]
 # at most, by `systemd-analyze security`; docs/install.md has the same with reasons
-EXPOSURE = {"cay-edge@1.service": 1.5, "cay-mcp.service": 1.5, "cayd.service": 1.6, "cay-keeper.service": 8.8}
+EXPOSURE = {"cay-edge@1.service": 1.5, "cay-mcp.service": 1.5, "cay-pull.service": 1.5, "cayd.service": 1.3, "cay-keeper.service": 8.8}
 # what apt, dpkg and systemd keep for themselves
 THEIRS = re.compile(r"/(var/(lib/(dpkg|apt|systemd|private)|cache|log)|proc|sys|dev|run|tmp|root|mnt)(/|$)|/etc/(ld\.so\.cache|machine-id|\.pwd\.lock|"
                     r"passwd-?|shadow-?|gshadow-?|group-?|apt/.*|subgid-?|subuid-?|systemd/.*|\.updated|localtime|mtab|vconsole\.conf|default/locale)$|/usr/local/bin|/var/\.updated$")
@@ -85,6 +85,17 @@ def test_five_commands_to_the_first_sandbox(machine, before):
     assert "forky" not in machine.run("apt-get -s upgrade; apt-get -s dist-upgrade"), "no more of testing than was named"
 
 
+def test_what_sandboxes_use_is_read_where_they_are(machine):
+    """From the package the keeper puts sandboxes below its unit; control has to look there."""
+    machine.run("cay create --name hungry --memory 64Mi host")
+    used = json.loads(machine.run("cay usage --json hungry"))
+    assert 0 < used["memory_bytes"] <= 64 << 20, used
+    ended = machine.run("cay exec hungry -- sh -c 'head -c 200000000 /dev/zero | tail -c 150000000 >/dev/null; echo $?' 2>&1 || true")
+    assert "137" in ended, ended
+    assert json.loads(machine.run("cay usage --json hungry"))["oom_kills"] > 0
+    machine.run("cay rm hungry")
+
+
 def test_units_are_what_systemd_thinks_right(machine):
     root = machine.root
     units = sorted(re.sub("@", "@1", p.name) for p in (root / "usr/lib/systemd/system").glob("cay*.service"))
@@ -98,19 +109,36 @@ def test_units_are_what_systemd_thinks_right(machine):
         assert f"| `{unit.replace('@1', '@')}` | {EXPOSURE[unit]} |" in page
 
 
-def test_a_pull_may_dial_from_control_s_unit(machine):
-    """skopeo is cayd's child, and has what the unit leaves."""
+def test_a_pull_may_dial_from_its_unit(machine):
+    """skopeo is cay-pull's child, and has what the unit leaves."""
     dialler = machine.inside("/usr/local/bin/dial")
     dialler.write_text("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/7070 && echo 'manifest unknown' >&2\nexit 1\n")
     dialler.chmod(0o755)
     conf = machine.inside("/etc/cay/cay.conf")
     kept = conf.read_text()
     conf.write_text("[images]\nregistries = 127.0.0.1:7070\ninsecure = 127.0.0.1:7070\nskopeo = /usr/local/bin/dial\n")
-    machine.run("systemctl restart cayd.service")
+    machine.run("systemctl restart cay-pull.service cayd.service")
     assert "has no such image" in machine.run("cay image pull 127.0.0.1:7070/a:1", status=None)
     conf.write_text(kept)
-    machine.run("systemctl restart cayd.service")
+    machine.run("systemctl restart cay-pull.service cayd.service")
     dialler.unlink()
+
+
+def test_setup_gives_the_state_a_file_system_with_quotas(machine):
+    """This kernel has no project quotas, so it takes a btrfs; `make boot` has the stock kernel's ext4."""
+    machine.run("apt-get install btrfs-progs", network=False)
+    machine.run("cay create --name busy host")
+    assert "cay rm --all" in machine.run("cay setup --yes --disk 4Gi 2>&1", status=None), "it waits for sandboxes to end"
+    machine.run("systemctl start cay-keeper.service cayd.service cay-edge@1.service cay-mcp.service")
+    machine.run("cay rm --all")
+    said = machine.run("cay setup --yes --disk 4Gi")
+    assert re.search(r"^done +disk .* 4\.0 GiB with quotas", said, re.M), said
+    assert machine.run("findmnt -no FSTYPE /var/lib/cay").strip() in ("btrfs", "ext4", "xfs")
+    assert re.search(r"^ok +disk ", machine.run("cay setup --yes --disk 4Gi"), re.M), "nothing is left to do"
+    full = machine.run("cay run --disk 16Mi host -- dd if=/dev/zero of=/workspace/x bs=1M count=64 2>&1", status=None)
+    assert "quota" in full.lower() or "No space" in full, full
+    machine.run("cay tenant create other && cay tenant rm other")
+    assert sorted(p.name for p in machine.inside("/var/lib").glob("cay*")) == ["cay", "cay.img"], "no half-made remains"
 
 
 def test_an_upgrade_is_not_noticed_inside(machine):
@@ -152,7 +180,7 @@ def test_a_purge_leaves_nothing(machine, before):
     machine.run("apt-get purge cay")
     assert running(machine) == [] and cgroups(machine) == []
     assert [l for l in machine.run("cat /proc/1/mountinfo").splitlines() if "cay" in l.split()[4]] == []
-    assert machine.run("getent passwd cay cay-edge cay-mcp; getent group cay cay-edge cay-mcp", status=None) == ""
+    assert machine.run("getent passwd cay cay-edge cay-mcp cay-pull; getent group cay cay-edge cay-mcp cay-pull", status=None) == ""
     others = set(machine.run("cat /var/lib/dpkg/info/*.list").splitlines())
     left = {f for f in files(machine) - before if f not in others and not THEIRS.match(f)}
     assert left == set()

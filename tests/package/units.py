@@ -23,7 +23,7 @@ import subprocess
 PASSED_OVER = {
     "Type": "all of them are notify, and waited for", "Restart": "a test restarts", "RestartSec": "the same",
     "ExecReload": "a test sends the signal", "TimeoutStopSec": "a test has its own", "TasksMax": "the machine is small",
-    "OOMScoreAdjust": "the machine's own affair", "MemoryMax": "the same", "Delegate": "all is root's",
+    "OOMScoreAdjust": "the machine's own affair", "MemoryMax": "the same", "MemoryHigh": "the same", "Delegate": "all is root's",
     "AmbientCapabilities": "none are given", "ProtectHostname": "seccomp and uts: no program of ours has a name to change",
     "ProtectClock": "the capability is what counts, and is taken", "ProtectKernelModules": "the same", "RestrictRealtime": "see the filter",
     "LockPersonality": "see the filter", "SystemCallArchitectures": "libseccomp's filter is native only",

@@ -136,6 +136,7 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 	case END_SIGNAL:
 	case END_TIMEOUT:
 	case END_OOM:
+	case END_NODE_OOM:
 	case END_QUOTA:
 	case END_NUM_REASONS:
 		break;

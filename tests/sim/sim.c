@@ -148,7 +148,7 @@ static bool all_were_there(void)
 		all = all && tally.kinds[i];
 	for (unsigned i = 0; i < END_NUM_REASONS; i++)
 		all = all && (tally.reasons[i] || i == END_SIGNAL || i == END_TIMEOUT ||
-			      i == END_OOM || i == END_QUOTA);
+			      i == END_OOM || i == END_NODE_OOM || i == END_QUOTA);
 	return all;
 }
 

@@ -81,7 +81,7 @@ static inline void load(struct fixture *f, uint64_t events)
 	struct db_reader to = { see_row, see_event, see_bad, events, f, see_entry };
 
 	memset(&f->seen, 0, sizeof(f->seen));
-	if (db_open(f->dirfd, &f->loop, &f->db, &err) < 0 || db_load(f->db, &to, &err) < 0)
+	if (db_open(f->dirfd, false, &f->loop, &f->db, &err) < 0 || db_load(f->db, &to, &err) < 0)
 		fail_msg("%s", err.msg);
 }
 
@@ -112,7 +112,8 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	static const char *const names[] = { DB_NAME, DB_NAME "-wal", DB_NAME "-journal" };
+	static const char *const names[] = { DB_NAME, DB_NAME "-wal", DB_NAME "-journal", DB_MARK,
+					     DB_ACCEPT };
 
 	if (f->db)
 		shut(f);

@@ -7,17 +7,26 @@
 #define TN "tn0001000g00000000000000tr"
 #define KY "ky0001000g00000000000000tr"
 #define SB "sb0001000g00000000000000tr"
+#define G63 "a23456789b23456789c23456789d23456789e23456789f23456789g23456789"
 #define OTHER "sb0001000g00000000000000tg"
 
 static const struct {
 	const char *text;
 	enum op_scope scope; /* SCOPE_NONE: it is refused */
 	bool key, one;
+	const char *group;
 } texts[] = {
 	{ "- public - -", SCOPE_PUBLIC, false, false },
 	{ TN " read " KY " -", SCOPE_READ, true, false },
 	{ TN " write - " SB, SCOPE_WRITE, false, true },
 	{ TN " operator " KY " " SB, SCOPE_OPERATOR, true, true },
+	{ TN " read " KY " - alice", SCOPE_READ, true, false, "alice" },
+	{ TN " write - " SB " a/b:c", SCOPE_WRITE, false, true, "a/b:c" },
+	{ TN " write " KY " - " G63, SCOPE_WRITE, true, false, G63 },
+	{ TN " write " KY " - " G63 "x", SCOPE_NONE, false, false },
+	{ TN " read " KY " - alice bob", SCOPE_NONE, false, false },
+	{ TN " read " KY " - al\tice", SCOPE_NONE, false, false },
+	{ "- public - - alice", SCOPE_NONE, false, false },
 	{ "", SCOPE_NONE, false, false },
 	{ "-", SCOPE_NONE, false, false },
 	{ "- - - -", SCOPE_NONE, false, false },
@@ -57,6 +66,7 @@ static void there_is_one_spelling(void **)
 		row_check(i, r == 0 && a.scope == texts[i].scope);
 		row_check(i, (a.key.noun == ID_KEY) == texts[i].key);
 		row_check(i, a.one_sandbox == texts[i].one);
+		row_check(i, str_eq(a.group, texts[i].group ? texts[i].group : ""));
 		actor_format(&a, text);
 		row_check(i, str_eq(text, texts[i].text));
 	}
@@ -64,7 +74,7 @@ static void there_is_one_spelling(void **)
 
 static void the_longest_fits(void **)
 {
-	assert_int_equal(strlen(TN " operator " KY " " SB), ACTOR_TEXT_MAX);
+	assert_int_equal(strlen(TN " operator " KY " " SB " " G63), ACTOR_TEXT_MAX);
 }
 
 static struct actor actor_of(const char *text)
@@ -114,9 +124,32 @@ static void a_token_for_one_sandbox_is_for_that_one(void **)
 	assert_int_equal(actor_check_access(&a, &ops[OP_EXEC_RUN], &own), CAY_E_FORBIDDEN);
 }
 
+/* It has what names a sandbox, whose group is checked later, and what is marked for groups. */
+static void an_actor_with_a_group_has_no_more(void **)
+{
+	struct actor a = actor_of(TN " write " KY " - alice");
+	struct id own, image = { .noun = ID_IMAGE };
+
+	assert_int_equal(id_parse(ID_SANDBOX, slice_of(SB), &own), 0);
+	assert_int_equal(actor_check_access(&a, &ops[OP_EXEC_RUN], &own), CAY_OK);
+	assert_int_equal(actor_check_access(&a, &ops[OP_SANDBOX_LIST], NULL), CAY_OK);
+	assert_int_equal(actor_check_access(&a, &ops[OP_IMAGE_GET], &image), CAY_OK);
+	for (unsigned i = 0; i < OP_NUM; i++)
+		row_check(i, ops[i].flags & OP_GROUPS || ops[i].scope == SCOPE_PUBLIC ||
+				     actor_check_access(&a, &ops[i], NULL) == CAY_E_FORBIDDEN);
+	assert_int_equal(actor_set_group(&a, SLICE("alice")), 0);
+	assert_int_equal(actor_set_group(&a, SLICE("bob")), -EACCES);
+	assert_true(actor_has_group(&a, "alice"));
+	assert_false(actor_has_group(&a, "alic"));
+	assert_false(actor_has_group(&a, NULL));
+	a = actor_of(TN " write " KY " -");
+	assert_true(actor_has_group(&a, NULL) && actor_has_group(&a, "bob"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_actor_with_a_group_has_no_more),
 		cmocka_unit_test(there_is_one_spelling),
 		cmocka_unit_test(the_longest_fits),
 		cmocka_unit_test(a_scope_includes_those_below_it),

@@ -76,6 +76,17 @@ static void pool_gives_zeroed_aligned_bounded_memory(void **)
 		assert_non_null(arena_alloc(&p, 1, 100));
 }
 
+static void small_pool_is_bounded_also(void **)
+{
+	auto_arena p = ARENA_INIT_SMALL(1000);
+
+	for (int i = 0; i < 9; i++)
+		assert_string_equal(arena_strndup(&p, "text", 4), "text");
+	assert_non_null(arena_alloc(&p, 1, 800));
+	assert_null(arena_alloc(&p, 1, 100));
+	assert_true(p.full);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -84,6 +95,7 @@ int main(void)
 		cmocka_unit_test(printf_past_the_limit_changes_nothing),
 		cmocka_unit_test(a_zeroed_buffer_takes_nothing),
 		cmocka_unit_test(pool_gives_zeroed_aligned_bounded_memory),
+		cmocka_unit_test(small_pool_is_bounded_also),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

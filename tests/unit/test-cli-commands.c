@@ -272,6 +272,50 @@ static void versions_compare_by_number(void **)
 		row_check(i, doctor_version_compare(cases[i].a, cases[i].b) == cases[i].want);
 }
 
+static enum doctor_verdict verdict_of(const char *name, const char *text, const char *version)
+{
+	char path[] = "/tmp/cay-doctor-XXXXXX";
+	int fd = mkstemp(path);
+	struct doctor_check row = {};
+	struct doctor_finding f;
+
+	assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	for (const struct doctor_check *c = doctor_kernel; c->name; c++)
+		if (str_eq(c->name, name))
+			row = *c;
+	assert_non_null(row.name);
+	row.path = path;
+	row.version = version;
+	doctor_check_run(NULL, &row, &f);
+	buf_fini(&f.found);
+	(void)close(fd);
+	(void)unlink(path);
+	return f.verdict;
+}
+
+/* Settings by which a sandbox has the host act. */
+static void the_doctor_sees_what_the_host_would_do(void **)
+{
+	static const struct {
+		const char *name, *text, *version;
+		enum doctor_verdict want;
+	} cases[] = {
+		{ "line disciplines", "0\n", NULL, VERDICT_OK },
+		{ "line disciplines", "1\n", NULL, VERDICT_WARN },
+		{ "core_pattern", "core\n", NULL, VERDICT_OK },
+		{ "core_pattern", "|/usr/lib/systemd/systemd-coredump %P\n", NULL, VERDICT_OK },
+		{ "core_pattern", "@/run/cores.sock\n", NULL, VERDICT_WARN },
+		/* a kernel older than 999 asks for modules, one of 1 does not */
+		{ "module loader", "/sbin/modprobe\n", "999", VERDICT_WARN },
+		{ "module loader", "\n", "999", VERDICT_OK },
+		{ "module loader", "/sbin/modprobe\n", "1", VERDICT_OK },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		row_check(i, verdict_of(cases[i].name, cases[i].text, cases[i].version) ==
+				     cases[i].want);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +330,7 @@ int main(void)
 		cmocka_unit_test(a_pager_is_for_what_does_not_fit),
 		cmocka_unit_test(a_reason_is_one_line_of_what_is_known),
 		cmocka_unit_test(versions_compare_by_number),
+		cmocka_unit_test(the_doctor_sees_what_the_host_would_do),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,7 +133,9 @@ static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 	if (there < before + told)
 		fail_msg("round %u (%s): %ju were durable, %ju are there", n, spec,
 			 (uintmax_t)(before + told), (uintmax_t)there);
-	db_event_prune(f->db, there > RING ? there - RING : 0);
+	/* the child may have written more than are loaded */
+	for (uint64_t seq = before > RING ? before - RING : 1; seq + RING < there; seq++)
+		db_event_delete(f->db, seq);
 	shut(f);
 	return there;
 }

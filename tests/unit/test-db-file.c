@@ -34,7 +34,7 @@ static void refused(struct fixture *f, enum cay_code code, const char *says)
 	struct db *db = NULL;
 
 	assert_int_equal(path_read(f->dirfd, DB_NAME, &before), 0);
-	assert_true(db_open(f->dirfd, &f->loop, &db, &err) < 0);
+	assert_true(db_open(f->dirfd, false, &f->loop, &db, &err) < 0);
 	assert_null(db);
 	assert_int_equal(err.code, code);
 	if (!strstr(err.msg, says))
@@ -136,11 +136,11 @@ static void damaged_files_are_refused(void **state)
 	refused(f, CAY_E_INTERNAL, "damaged");
 	assert_int_equal(unlinkat(f->dirfd, DB_NAME, 0), 0);
 	assert_int_equal(mkfifoat(f->dirfd, DB_NAME, 0600), 0);
-	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), -EIO);
+	assert_int_equal(db_open(f->dirfd, false, &f->loop, &f->db, NULL), -EIO);
 	assert_int_equal(unlinkat(f->dirfd, DB_NAME, 0), 0);
 	assert_int_equal(symlinkat("/etc/passwd", f->dirfd, DB_NAME), 0);
-	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), -EIO);
-	assert_int_equal(db_open(-1, &f->loop, &f->db, NULL), -EBADF);
+	assert_int_equal(db_open(f->dirfd, false, &f->loop, &f->db, NULL), -EIO);
+	assert_int_equal(db_open(-1, false, &f->loop, &f->db, NULL), -EBADF);
 }
 
 /* A writer that was killed leaves a -wal; a refusal does not write it into the file. */
@@ -277,7 +277,7 @@ static void tenants_and_keys_are_kept_apart(void **state)
 	struct fixture *f = *state;
 	struct db_entry key = entry_of(ID_KEY, 1, "key"), tenant = entry_of(ID_TENANT, 1, "old");
 	struct db_entry other = entry_of(ID_TENANT, 2, "other");
-	struct db_entry sandbox = entry_of(ID_SANDBOX, 1, "box");
+	struct db_entry sandbox = entry_of(ID_EXEC, 1, "exec");
 	struct db_entry kind = entry_of(ID_TEMPLATE, 1, "kind");
 	struct told told = {};
 
@@ -351,7 +351,7 @@ static void a_callbacks_failure_ends_the_load(void **state)
 	struct cay_err err = {};
 
 	fill(f, 3);
-	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), 0);
+	assert_int_equal(db_open(f->dirfd, false, &f->loop, &f->db, NULL), 0);
 	assert_int_equal(db_load(f->db, &(struct db_reader){ .row = refuse_row }, &err), -EDQUOT);
 	assert_int_equal(err.code, CAY_E_LIMIT);
 }
@@ -370,7 +370,7 @@ static void nobody_else_gets_in(void **state)
 		uv_loop_t loop;
 		struct db *db;
 
-		if (uv_loop_init(&loop) < 0 || db_open(f->dirfd, &loop, &db, &err) >= 0)
+		if (uv_loop_init(&loop) < 0 || db_open(f->dirfd, false, &loop, &db, &err) >= 0)
 			_exit(1);
 		_exit(err.code == CAY_E_CONFLICT && strstr(err.msg, "stop the other") ? 0 : 2);
 	}
@@ -380,10 +380,161 @@ static void nobody_else_gets_in(void **state)
 			 CAY_OK);
 }
 
+/* A row and its event, durable. */
+static void put_with_event(struct fixture *f, uint64_t n)
+{
+	struct db_sandbox row = row_of(n);
+	struct db_event event = { .seq = db_event_next_seq(f->db),
+				  .sandbox = row.life.id,
+				  .text = SLICE("{}") };
+
+	db_event_append(f->db, &event, NULL, NULL);
+	assert_int_equal(put(f, &row), CAY_OK);
+}
+
+static int open_only(struct fixture *f, bool had_past)
+{
+	struct cay_err err = {};
+	int r = db_open(f->dirfd, had_past, &f->loop, &f->db, &err);
+
+	if (r >= 0)
+		shut(f);
+	else
+		assert_non_null(strstr(err.msg, "fsck --end-foreign"));
+	return r;
+}
+
+/* The process is killed: the files stay as they are. */
+static void leave_as_killed(struct fixture *f, char to[static 64])
+{
+	static const char *const names[] = { DB_NAME, DB_NAME "-wal", DB_MARK };
+	char from[128], copy[128];
+
+	assert_true(snprintf(to, 64, "/tmp/cay-past-XXXXXX") > 0);
+	assert_non_null(mkdtemp(to));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		static char text[MIB(1)];
+		int fd;
+		ssize_t n;
+
+		assert_true(snprintf(from, sizeof(from), "%s/%s", f->dir, names[i]) > 0);
+		assert_true(snprintf(copy, sizeof(copy), "%s/%s", to, names[i]) > 0);
+		fd = open(from, O_RDONLY | O_CLOEXEC);
+		n = fd < 0 ? 0 : read(fd, text, sizeof(text));
+		(void)close(fd);
+		fd = open(copy, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0 && write(fd, text, (size_t)n) == n);
+		(void)close(fd);
+	}
+}
+
+static void a_journal_that_lost_its_past_is_refused(void **state)
+{
+	static const struct {
+		const char *file;
+		off_t cut; /* to this size; -1: 5,000 bad bytes at 200 */
+	} damages[] = { { DB_NAME "-wal", -1 },
+			{ DB_NAME "-wal", 0 },
+			{ DB_NAME "-wal", 4000 },
+			{ DB_NAME, 0 } };
+	struct fixture *f = *state;
+	struct fixture other = { .loop = f->loop };
+	static const char bad[5000] = { 1, 2, 3 };
+
+	load(f, 1);
+	for (uint64_t i = 1; i < 20; i++)
+		put_with_event(f, i);
+	for (size_t i = 0; i < ARRAY_SIZE(damages); i++) {
+		struct cay_err err = {};
+		struct stat before, after;
+		int fd;
+
+		leave_as_killed(f, other.dir);
+		assert_int_equal(uv_loop_init(&other.loop), 0);
+		other.dirfd = open(other.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = openat(other.dirfd, damages[i].file, O_RDWR | O_CLOEXEC);
+		if (damages[i].cut < 0)
+			assert_int_equal(pwrite(fd, bad, sizeof(bad), 200), sizeof(bad));
+		else
+			assert_int_equal(ftruncate(fd, damages[i].cut), 0);
+		(void)close(fd);
+		assert_int_equal(fstatat(other.dirfd, DB_NAME, &before, 0), 0);
+		row_check(i, open_only(&other, false) == -ESTALE);
+		row_check(i, open_only(&other, false) == -ESTALE);
+		assert_int_equal(fstatat(other.dirfd, DB_NAME, &after, 0), 0);
+		assert_int_equal(before.st_size, after.st_size);
+		assert_int_equal(db_loss_accept(other.dirfd, &err), 0);
+		row_check(i, open_only(&other, false) == 0);
+		db_loss_accept_finish(other.dirfd);
+		row_check(i, open_only(&other, false) == 0); /* the mark is the journal's again */
+		for (size_t k = 0; k < 3; k++)
+			(void)unlinkat(other.dirfd,
+				       (const char *[]){ DB_NAME, DB_NAME "-wal", DB_MARK }[k], 0);
+		/* a new one: only its owner knows of a past */
+		assert_int_equal(open_only(&other, true), -ESTALE);
+		assert_int_equal(open_only(&other, false), 0);
+		assert_int_equal(open_only(&other, true), 0);
+		for (size_t k = 0; k < 3; k++)
+			(void)unlinkat(other.dirfd,
+				       (const char *[]){ DB_NAME, DB_NAME "-wal", DB_MARK }[k], 0);
+		(void)close(other.dirfd);
+		assert_int_equal(rmdir(other.dir), 0);
+		assert_int_equal(uv_loop_close(&other.loop), 0);
+	}
+}
+
+/* Half a mark, another program's, none: the journal is opened, and has a mark again. */
+static void a_mark_that_cannot_be_read_says_nothing(void **state)
+{
+	static const char *const texts[] = { "", "cay-journal 1 ",
+					     "cay-journal 1 "
+					     "00000000000000000099 00000000000000000099 "
+					     "0000000000000000\n" };
+	struct fixture *f = *state;
+	struct db_past past;
+
+	load(f, 1);
+	put_with_event(f, 1);
+	shut(f);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		int fd = openat(f->dirfd, DB_MARK, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+		assert_int_equal(write(fd, texts[i], strlen(texts[i])), strlen(texts[i]));
+		(void)close(fd);
+		row_check(i, !db_mark_read(f->dirfd, &past));
+		row_check(i, open_only(f, false) == 0);
+		row_check(i, db_mark_read(f->dirfd, &past) && past.events == 1);
+	}
+}
+
+/* Tenants and keys are in the file itself soon, and the mark counts their changes. */
+static void a_tenant_is_moved_into_the_file(void **state)
+{
+	struct fixture *f = *state;
+	struct db_entry entry = { .id = { .noun = ID_TENANT, .bits = { 1 } }, .text = SLICE("{}") };
+	struct told t = {};
+	struct db_past past;
+
+	load(f, 1);
+	db_entry_put(f->db, &entry, on_told, &t);
+	turn(f);
+	assert_int_equal(t.by[CAY_OK], 1);
+	/* the writer does it when no write waits */
+	for (int i = 0; i < 10000 && !db_get_stats(f->db).checkpoints; i++)
+		uv_sleep(1);
+	assert_int_equal(db_get_stats(f->db).checkpoints, 1);
+	assert_true(db_mark_read(f->dirfd, &past) && past.entries == 1);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_journal_that_lost_its_past_is_refused, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_mark_that_cannot_be_read_says_nothing, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_tenant_is_moved_into_the_file, set_up, tear_down),
 		T(older_files_are_brought_up_to_date),
 		T(later_and_foreign_files_are_refused),
 		T(damaged_files_are_refused),

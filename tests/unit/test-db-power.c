@@ -250,6 +250,25 @@ static void lay_under(void)
 	}
 }
 
+/* The newest one: it may have reached the disk before anything that came after it. */
+static void copy_mark(struct fixture *to)
+{
+	char path[128], text[256];
+	ssize_t n;
+	int fd;
+
+	assert_true(snprintf(path, sizeof(path), "%s/" DB_MARK, shadowed) > 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, text, sizeof(text));
+	(void)close(fd);
+	fd = openat(to->dirfd, DB_MARK, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0 && n > 0);
+	assert_int_equal(write(fd, text, (size_t)n), n);
+	(void)close(fd);
+}
+
 /* The disk as it is when the power is back. */
 static void lose_power(struct fixture *to)
 {
@@ -273,6 +292,7 @@ static void lose_power(struct fixture *to)
 		assert_int_equal(write(fd, image, n), n);
 		(void)close(fd);
 	}
+	copy_mark(to);
 	(void)pthread_mutex_unlock(&lock);
 	free(image);
 }
@@ -317,9 +337,13 @@ static void ask(struct run *r, unsigned n)
 {
 	while (n--) {
 		struct db_sandbox row = row_of(++r->asked % ROWS);
+		struct db_event event = { .seq = db_event_next_seq(r->f->db),
+					  .sandbox = row.life.id,
+					  .text = SLICE("{}") };
 
 		row.seq = r->asked;
 		db_sandbox_put(r->f->db, &row, on_put, r);
+		db_event_append(r->f->db, &event, NULL, NULL);
 	}
 }
 

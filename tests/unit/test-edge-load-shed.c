@@ -39,8 +39,10 @@ static void run(struct sim *s, const unsigned *rates, unsigned n, double seconds
 		s->waiting -= room;
 		s->completed += room;
 		s->now += 5 * NS_PER_MS;
-		load_shed_add_answer_time(&s->shed,
-					  (uint64_t)(s->waiting / (double)s->capacity * 1e9));
+		for (unsigned i = 0; i < n; i++)
+			load_shed_add_answer_time(
+				&s->shed, &i, sizeof(i),
+				(uint64_t)(s->waiting / (double)s->capacity * 1e9), s->now);
 		load_shed_add_loop_round(&s->shed, 4 * NS_PER_MS, (uint64_t)refusing, s->now);
 	}
 }
@@ -126,7 +128,7 @@ static void one_interval_is_none(void **)
 
 	assert_int_equal(load_shed_init(&s, now), 0);
 	for (unsigned i = 0; i < 10; i++) {
-		load_shed_add_answer_time(&s, (i % 2 ? 1 : 200) * NS_PER_MS);
+		load_shed_add_answer_time(&s, "all", 3, (i % 2 ? 1 : 200) * NS_PER_MS, now);
 		load_shed_add_loop_round(&s, NS_PER_MS, 0, now += SHED_INTERVAL_NS);
 		assert_true(s.limit == SHED_NO_LIMIT);
 	}
@@ -134,6 +136,26 @@ static void one_interval_is_none(void **)
 	for (unsigned i = 0; i < 2; i++)
 		load_shed_add_loop_round(&s, 100 * NS_PER_MS, 0, now += SHED_INTERVAL_NS);
 	assert_true(s.limit != SHED_NO_LIMIT);
+	load_shed_fini(&s);
+}
+
+/* Control serves tenants by turns: the queue of one is not the queue of the others. */
+static void who_waits_for_itself_is_refused_alone(void **)
+{
+	struct load_shed s;
+	uint64_t now = NS_PER_S;
+	unsigned red = 0;
+
+	assert_int_equal(load_shed_init(&s, now), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		for (unsigned k = 0; k < 100; k++) {
+			red += load_shed_try_admit(&s, SHED_TENANT, "red", 3, now);
+			assert_true(load_shed_try_admit(&s, SHED_TENANT, "blue", 4, now));
+		}
+		load_shed_add_answer_time(&s, "red", 3, NS_PER_S, now);
+		load_shed_add_loop_round(&s, NS_PER_MS, 0, now += SHED_INTERVAL_NS);
+	}
+	assert_true(red < 50 * 100 / 2);
 	load_shed_fini(&s);
 }
 
@@ -173,6 +195,7 @@ int main(void)
 		cmocka_unit_test(who_asks_less_than_its_share_has_all_of_it),
 		cmocka_unit_test(refusing_is_bounded),
 		cmocka_unit_test(one_interval_is_none),
+		cmocka_unit_test(who_waits_for_itself_is_refused_alone),
 		cmocka_unit_test(a_no_is_remembered_for_longer_each_time),
 	};
 

@@ -204,6 +204,71 @@ static void adding_and_removing_twice_is_success(void **state)
 	}
 }
 
+/* What an unpacker that was taken over can leave under the name of another image. */
+static int plant_content(int root)
+{
+	auto_close int fd = openat(root, "bin/f", O_WRONLY | O_CLOEXEC);
+
+	return pwrite(fd, "X", 1, 4) == 1 ? 0 : -1;
+}
+
+static int plant_mode(int root)
+{
+	return fchmodat(root, "bin/f", 0755, 0);
+}
+
+static int plant_owner(int root)
+{
+	return fchownat(root, "bin/f", FOREIGN_BASE, FOREIGN_BASE, 0) |
+	       fchmodat(root, "bin/f", 04755, 0);
+}
+
+static int plant_more(int root)
+{
+	return mkdirat(root, "bin/more", 0755);
+}
+
+static int plant_less(int root)
+{
+	return unlinkat(root, "bin/f", 0);
+}
+
+static int plant_link(int root)
+{
+	return unlinkat(root, "bin/f", 0) | symlinkat("/bin/sh", root, "bin/f");
+}
+
+static int plant_nothing(int root)
+{
+	return renameat(root, "../rootfs", root, "../other");
+}
+
+static void the_name_of_another_tree_is_refused(void **state)
+{
+	static int (*const plants[])(int) = { plant_content, plant_mode, plant_owner,  plant_more,
+					      plant_less,    plant_link, plant_nothing };
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1], path[128];
+	auto_close int tar = make_image(hex);
+
+	assert_true(snprintf(path, sizeof(path), "sha256/%s/rootfs", hex) > 0);
+	for (size_t i = 0; i < ARRAY_SIZE(plants); i++) {
+		struct image_store_added added = {}, again = { .config_fd = -EBADF };
+		auto_close int root = -EBADF;
+		struct cay_err err = {};
+
+		row_check(i, image_store_add(f->fd, tar, MIB(1), &added, &err) == 0);
+		(void)close(added.config_fd);
+		root = openat(f->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		row_check(i, plants[i](root) == 0);
+		row_check(i, image_store_add(f->fd, tar, MIB(1), &again, &err) < 0);
+		row_check(i, err.code == CAY_E_STATE && strstr(err.msg, hex));
+		row_check(i, again.config_fd == -EBADF && count(f, "tmp") == 0);
+		err = (struct cay_err){};
+		row_check(i, image_store_remove(f->fd, &plain, added.digest, &err) == 0);
+	}
+}
+
 static void only_a_readable_file_is_taken(void **state)
 {
 	struct fixture *f = *state;
@@ -357,6 +422,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(an_image_gets_the_name_of_its_manifest),
 		T(adding_and_removing_twice_is_success),
+		T(the_name_of_another_tree_is_refused),
 		T(only_a_readable_file_is_taken),
 		T(what_is_refused_leaves_nothing),
 		T(messages_are_printable),

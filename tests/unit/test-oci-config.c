@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <linux/sockios.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "oci/oci-config.h"
 #include "text/json.h"
@@ -213,6 +217,98 @@ static void dangerous_calls_are_not_allowed(void **)
 	}
 }
 
+static bool condition_holds(const json_t *c, const uint64_t given[static 6])
+{
+	uint64_t arg = given[json_integer_value(json_object_get(c, "index"))];
+	uint64_t value = (uint64_t)json_integer_value(json_object_get(c, "value"));
+	uint64_t two = (uint64_t)json_integer_value(json_object_get(c, "valueTwo"));
+	const char *op = json_string_value(json_object_get(c, "op"));
+
+	if (str_eq(op, "SCMP_CMP_MASKED_EQ"))
+		return (arg & value) == two;
+	assert_string_equal(op, "SCMP_CMP_EQ");
+	return arg == value;
+}
+
+/* By a rule that allows it; what a rule without arguments says of it is no part of these tests. */
+static bool is_allowed(const json_t *config, const char *name, const uint64_t given[static 6])
+{
+	const json_t *rules = at(config, "linux.seccomp.syscalls"), *rule, *c;
+	size_t i, k;
+
+	json_array_foreach(rules, i, rule)
+	{
+		const json_t *list = json_object_get(rule, "args");
+		bool holds = str_eq(json_string_value(json_object_get(rule, "action")),
+				    "SCMP_ACT_ALLOW") &&
+			     has(json_object_get(rule, "names"), NULL, name);
+
+		json_array_foreach(list, k, c) holds = holds && condition_holds(c, given);
+		if (holds)
+			return true;
+	}
+	return false;
+}
+
+/* Linux's numbers, from its headers and not from ours. */
+static const unsigned long host_ioctls[] = { TIOCSTI,     TIOCLINUX,   TIOCSETD,    SIOCGIFBR,
+					     SIOCSIFBR,   SIOCGIFVLAN, SIOCSIFVLAN, SIOCBRADDBR,
+					     SIOCBRDELBR, SIOCBRADDIF, SIOCBRDELIF };
+
+static void ioctls_of_the_host_are_denied(void **)
+{
+	auto_json j = write_config(false);
+
+	for (uint64_t n = 0; n <= UINT16_MAX; n++) {
+		bool denied = false;
+
+		for (size_t i = 0; i < ARRAY_SIZE(host_ioctls); i++)
+			denied = denied || n == host_ioctls[i];
+		/* neither a size and a direction nor bits the kernel ignores make a difference */
+		for (uint64_t high = 0; denied && high < 3; high++)
+			row_check(n, !is_allowed(j, "ioctl", (uint64_t[6]){ 3, high << 31 | n }));
+		if (!denied && (n % 61 == 0 || n >> 8 == 0x54 || n >> 8 == 0x89))
+			row_check(n, is_allowed(j, "ioctl", (uint64_t[6]){ 3, 0x80040000 | n }));
+	}
+}
+
+static void out_of_band_bytes_are_denied(void **)
+{
+	static const struct {
+		const char *name;
+		unsigned arg;
+	} calls[] = {
+		{ "sendto", 3 },   { "sendmsg", 2 }, { "sendmmsg", 3 },
+		{ "recvfrom", 3 }, { "recvmsg", 2 }, { "recvmmsg", 3 },
+	};
+	auto_json j = write_config(false);
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		uint64_t given[6] = {};
+
+		given[calls[i].arg] = MSG_NOSIGNAL | MSG_DONTWAIT;
+		row_check(i, is_allowed(j, calls[i].name, given));
+		given[calls[i].arg] |= MSG_OOB;
+		row_check(i, !is_allowed(j, calls[i].name, given));
+	}
+}
+
+static void the_limit_of_cores_stays(void **)
+{
+	auto_json j = write_config(false);
+
+	for (uint64_t n = 0; n < RLIM_NLIMITS; n++)
+		for (uint64_t high = 0; high < 2; high++) {
+			uint64_t what = high << 32 | n;
+
+			row_check(n, is_allowed(j, "setrlimit", (uint64_t[6]){ what, 1 }) ==
+					     (n != RLIMIT_CORE));
+			row_check(n, is_allowed(j, "prlimit64", (uint64_t[6]){ 0, what, 1 }) ==
+					     (n != RLIMIT_CORE));
+			row_check(n, is_allowed(j, "prlimit64", (uint64_t[6]){ 0, what, 0, 1 }));
+		}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -222,6 +318,9 @@ int main(void)
 		cmocka_unit_test(a_request_sets_shm_and_open_files),
 		cmocka_unit_test(every_system_call_has_a_name),
 		cmocka_unit_test(dangerous_calls_are_not_allowed),
+		cmocka_unit_test(ioctls_of_the_host_are_denied),
+		cmocka_unit_test(out_of_band_bytes_are_denied),
+		cmocka_unit_test(the_limit_of_cores_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@ static const struct push good[] = {
 	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
 	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
 	{ PUSH_REVOKED, .value = 15, .id = SANDBOX, .secret = "nonce 8" },
+	{ PUSH_KEY_GROUP, .id = A_KEY, .secret = "a group's name of 32 characters" },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -68,7 +69,7 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_SANDBOX, 2, 4 },
 		{ PUSH_SANDBOX, 16, 17 },
 		{ PUSH_SANDBOX, 32, 33 },
-		{ PUSH_SANDBOX, 48, 80 },
+		{ PUSH_SANDBOX, 64, 80 },
 		{ PUSH_KEY, 2, 8 },
 		{ PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },
@@ -90,6 +91,8 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_REVOKED, 1, 17 },
 		{ PUSH_REVOKED, 32, 48 },
 		{ PUSH_REVOKED, 56, 80 },
+		{ PUSH_KEY_GROUP, 1, 17 },
+		{ PUSH_KEY_GROUP, 32, 48 },
 	};
 	uint8_t in[PUSH_SIZE];
 	struct push p;

@@ -191,6 +191,25 @@ static void emptying_leaves_the_directory(void **state)
 	assert_int_equal(rmtree_contents(-EBADF), -EBADF);
 }
 
+/* Each call removes a part, in directories and below them, until all is gone. */
+static void what_is_late_goes_on_later(void **state)
+{
+	struct fixture *f = *state;
+	auto_close int fd = -EBADF;
+	unsigned calls = 1;
+	char name[16];
+
+	make_chain(f->fd, "t", 300);
+	fd = openat(f->fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_true(snprintf(name, sizeof(name), "f%u", i) > 0);
+		assert_int_equal(mknodat(fd, name, S_IFREG, 0), 0);
+	}
+	for (int r; (r = rmtree_at_until(f->fd, "t", 1)) != 0; calls++)
+		assert_int_equal(r, -ETIME);
+	assert_in_range(calls, 1000 / 64, 100);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -202,6 +221,7 @@ int main(void)
 		T(being_absent_is_success),
 		T(a_name_is_one_component),
 		T(emptying_leaves_the_directory),
+		T(what_is_late_goes_on_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

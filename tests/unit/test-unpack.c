@@ -79,19 +79,32 @@ static int make_tar(const char *name, unsigned mode, unsigned skins)
 	return fd;
 }
 
+static void hash_memfd(int fd, struct digest *ret)
+{
+	char text[KIB(4)];
+	ssize_t n = pread(fd, text, sizeof(text), 0);
+
+	assert_true(n > 0 && n < (ssize_t)sizeof(text));
+	assert_int_equal(digest_compute(text, (size_t)n, ret), 0);
+}
+
 static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t max,
-		      struct unpack_result *ret, struct cay_err *err)
+		      struct digest *ret, struct cay_err *err)
 {
 	char dir[] = "/tmp/cay-unpack-XXXXXX";
 	auto_close int tar = make_tar(name, mode, skins);
 	auto_close int config = memfd_create("config", MFD_CLOEXEC), root = -EBADF;
+	auto_close int manifest = memfd_create("manifest", MFD_CLOEXEC);
+	struct unpack_result u = {};
 	int r;
 
 	assert_non_null(mkdtemp(dir));
 	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = unpack_image(root, tar, config, max, ret, err);
-	if (r >= 0)
+	r = unpack_image(root, tar, (struct unpack_texts){ config, manifest }, max, &u, err);
+	if (r >= 0) {
 		assert_int_equal(faccessat(root, name, F_OK, 0), 0);
+		hash_memfd(manifest, ret);
+	}
 	assert_int_equal(rmtree_contents(root), 0);
 	assert_int_equal(rmdir(dir), 0);
 	return r;
@@ -99,14 +112,14 @@ static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t 
 
 static void test_tree(void **)
 {
-	struct unpack_result plain = {}, zipped = {}, other = {};
+	struct digest plain = {}, zipped = {}, other = {};
 	struct cay_err err = {};
 
 	assert_int_equal(unpack_one("bin/sh", 0755, 0, MIB(1), &plain, &err), 0);
 	assert_int_equal(unpack_one("bin/sh", 0755, 1, MIB(1), &zipped, &err), 0);
 	assert_int_equal(unpack_one("bin/zh", 0755, 0, MIB(1), &other, &err), 0);
-	assert_true(digest_eq(&plain.digest, &zipped.digest));
-	assert_false(digest_eq(&plain.digest, &other.digest));
+	assert_true(digest_eq(&plain, &zipped));
+	assert_false(digest_eq(&plain, &other));
 }
 
 static void test_not_a_tree(void **)
@@ -123,7 +136,7 @@ static void test_not_a_tree(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct unpack_result u = {};
+		struct digest u = {};
 		struct cay_err err = {};
 
 		assert_true(unpack_one(rows[i].name, rows[i].mode, rows[i].skins, rows[i].max, &u,

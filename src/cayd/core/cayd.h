@@ -43,6 +43,8 @@ struct cayd {
 	int db_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
+	unsigned foreign_ending; /* removals of foreign sandboxes under way */
+	struct cay_err lost;     /* why the journal is not opened: it lost its past */
 	struct events *events;
 	struct audit *audit;
 	bool audit_failing; /* logged once until a write succeeds */
@@ -52,6 +54,7 @@ struct cayd {
 	struct metrics metrics;
 	struct keeper_link *keeper;
 	struct sandboxes *sandboxes;
+	struct kept_keys *kept_keys;
 	struct creates *creates;
 	struct builds *builds;
 	struct images *images;
@@ -67,6 +70,8 @@ struct cayd {
 	struct edge_reports *edge_reports;
 	struct token_signer *token_signer;
 	struct tenants *tenants;
+	struct disk_watch *disk_watch;
+	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
 	struct node_space node_space;
 	struct warm_pools *warm_pools;

@@ -3,15 +3,13 @@
 
 #include <stdio.h>
 
-bool cursor_parse(struct request *rq, const char *cursor, const void *rows, uint64_t *ret)
+bool cursor_parse(struct request *rq, const char *cursor, uint64_t *ret)
 {
 	struct cay_err err = {};
 
 	*ret = 0;
 	if (cursor && str_parse_u64(slice_of(cursor), 1, INT64_MAX, ret) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "cursor", "not a valid cursor");
-	else if (!rows)
-		(void)cay_no_memory(&err);
 	if (err.code)
 		request_fail(rq, &err);
 	return !err.code;

@@ -9,11 +9,15 @@
  */
 #include <stdbool.h>
 
+struct cay_err;
 struct cayd;
+struct hold_event;
 struct id;
 struct image;
 struct image_progress;
+struct limits;
 struct request;
+struct sandbox;
 struct template_info;
 
 struct cayd_hooks {
@@ -32,8 +36,13 @@ struct cayd_hooks {
 	void (*access_revoked)(struct cayd *c);
 	/* The keys that sign tokens have changed. */
 	void (*token_keys_changed)(struct cayd *c);
+	/* Whether a sandbox may get these limits instead of those it has. */
+	int (*limits_check)(struct cayd *c, const struct sandbox *sb, const struct limits *now,
+			    struct cay_err *err);
 	/* The tenant is gone from the journal: remove what is stored for it. */
 	void (*tenant_deleted)(struct cayd *c, const struct id *tenant);
+	/* The node holds a sandbox, or lets it go on. */
+	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);
 	/* The journal has the change; `change` is an enum template_change. */
 	void (*template_changed)(struct cayd *c, const struct template_info *t, unsigned change);
 };

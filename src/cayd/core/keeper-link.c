@@ -9,21 +9,51 @@
 #include <sys/un.h>
 
 #include "base/seqpacket.h"
+#include "life/create-queue.h"
 
 #define RETRY_MS 200
 #define HELLO_MS 15000
 #define CALL_MS 60000
 #define SOCKET_BUFFER 1048576
 
+/* Verbs of a class wait for each other and never for those of another class. */
+enum keeper_class { KEEPER_PROMPT, KEEPER_CREATE, KEEPER_REMOVE, KEEPER_IMAGE, KEEPER_CLASS_NUM };
+
+static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
+	[VERB_PREPARE] = KEEPER_CREATE,     [VERB_START] = KEEPER_CREATE,
+	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
+	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
+};
+
+/* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates
+ * have a queue of their own, in which tenants take turns. */
+static const struct {
+	unsigned workers;
+	bool by_tenant;
+} keeper_classes[KEEPER_CLASS_NUM] = {
+	[KEEPER_PROMPT] = { 12, true },
+	[KEEPER_CREATE] = { CREATE_QUEUE_RUNNING_MAX, false },
+	[KEEPER_REMOVE] = { 8, true },
+	[KEEPER_IMAGE] = { 4, true },
+};
+static_assert(12 + CREATE_QUEUE_RUNNING_MAX + 8 + 4 == VERB_WORKERS_MAX);
+
 struct keeper_pending_call {
 	struct keeper_pending_call *next;
 	keeper_call_fn *fn;
 	void *arg;
 	int fd;
+	enum keeper_class class;
+	struct id tenant; /* ID_NONE: the node's own */
 	union {
 		struct verb_head head;
 		char bytes[128];
 	} request;
+};
+
+struct keeper_class_calls {
+	struct keeper_pending_call *first, **last; /* that wait, in order of their calls */
+	unsigned n_waiting, n_running;
 };
 
 struct keeper_link {
@@ -34,13 +64,15 @@ struct keeper_link {
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
-	struct keeper_pending_call *first, **last; /* in order of their calls */
+	struct keeper_pending_call *first, **last; /* that have a worker, in this order */
 	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
-	unsigned n_calls;
+	struct keeper_class_calls classes[KEEPER_CLASS_NUM];
 };
 
+static void keeper_class_start_waiting(struct keeper_link *l, enum keeper_class class);
 static void keeper_link_start_polling(struct keeper_link *l);
 static void on_keeper_retry_timer(uv_timer_t *t);
+static void on_keeper_poll(uv_poll_t *p, int status, int events);
 
 static int keeper_dial(const struct settings *s)
 {
@@ -137,6 +169,8 @@ int keeper_link_open(struct cayd *c, struct cay_err *err)
 		return cay_no_memory(err);
 	*l = (struct keeper_link){ .cayd = c, .fd = -EBADF };
 	l->last = l->unsent = &l->first;
+	for (unsigned i = 0; i < KEEPER_CLASS_NUM; i++)
+		l->classes[i].last = &l->classes[i].first;
 	do {
 		*err = (struct cay_err){};
 		r = keeper_link_connect_blocking(l, err);
@@ -180,10 +214,26 @@ static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call
 	if (l->last == &c->next)
 		l->last = at;
 	*at = c->next;
-	l->n_calls--;
+	l->classes[c->class].n_running--;
 	cay_closep(&c->fd);
 	c->fn(c->arg, outcome, reply, fd);
+	keeper_class_start_waiting(l, c->class);
 	free(c);
+}
+
+/* Give a waiting call a worker; keeper_link_flush() sends it. */
+static void keeper_call_start(struct keeper_link *l, struct keeper_pending_call **at)
+{
+	struct keeper_pending_call *c = *at;
+
+	*at = c->next;
+	if (l->classes[c->class].last == &c->next)
+		l->classes[c->class].last = at;
+	l->classes[c->class].n_waiting--;
+	l->classes[c->class].n_running++;
+	c->next = NULL;
+	*l->last = c;
+	l->last = &c->next;
 }
 
 static void keeper_link_drop(struct keeper_link *l, const char *why)
@@ -197,6 +247,9 @@ static void keeper_link_drop(struct keeper_link *l, const char *why)
 	l->greeted = false;
 	cay_closep(&l->fd);
 	l->fd = -EBADF;
+	for (unsigned i = 0; i < KEEPER_CLASS_NUM; i++)
+		while (l->classes[i].first)
+			keeper_call_start(l, &l->classes[i].first);
 	while (l->first)
 		keeper_call_finish(l, &l->first, &err, NULL, -EBADF);
 	(void)uv_timer_start(&l->retry, on_keeper_retry_timer, RETRY_MS, 0);
@@ -289,12 +342,63 @@ static void keeper_link_start_polling(struct keeper_link *l)
 	(void)uv_poll_start(l->poll, UV_READABLE, on_keeper_poll);
 }
 
-static void keeper_call_enqueue(struct keeper_link *l, enum verb verb, void *request, int fd,
-				keeper_call_fn *fn, void *arg)
+static unsigned keeper_calls_count(const struct keeper_pending_call *c, enum keeper_class class,
+				   const struct id *tenant)
 {
+	unsigned n = 0;
+
+	for (; c; c = c->next)
+		n += c->class == class && id_eq(&c->tenant, tenant);
+	return n;
+}
+
+/* A tenant has no more than what is left for the others: half when it is alone, and one that has
+ * none is always next. */
+static bool keeper_share_allows(unsigned own, unsigned all, unsigned most)
+{
+	return all < most && own < most - all;
+}
+
+static bool keeper_class_may_start(const struct keeper_link *l, const struct keeper_pending_call *c)
+{
+	unsigned own = keeper_classes[c->class].by_tenant
+			       ? keeper_calls_count(l->first, c->class, &c->tenant)
+			       : 0;
+
+	return keeper_share_allows(own, l->classes[c->class].n_running,
+				   keeper_classes[c->class].workers);
+}
+
+static void keeper_class_start_waiting(struct keeper_link *l, enum keeper_class class)
+{
+	struct keeper_pending_call **at = &l->classes[class].first;
+	const struct id *refused = NULL; /* most that wait are of one tenant */
+
+	if (!l->poll)
+		return;
+	while (*at && l->classes[class].n_running < keeper_classes[class].workers)
+		if ((refused && id_eq(refused, &(*at)->tenant)) ||
+		    !keeper_class_may_start(l, *at)) {
+			refused = &(*at)->tenant;
+			at = &(*at)->next;
+		} else {
+			keeper_call_start(l, at);
+		}
+	keeper_link_flush(l);
+	if (l->poll && *l->unsent)
+		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_keeper_poll);
+}
+
+static void keeper_call_enqueue(struct keeper_link *l, const struct id *tenant, enum verb verb,
+				void *request, int fd, keeper_call_fn *fn, void *arg)
+{
+	enum keeper_class class = keeper_verb_classes[verb];
+	unsigned own = keeper_calls_count(l->classes[class].first, class, tenant);
 	size_t size = verb_row_find(verb)->request_size;
 	struct keeper_pending_call *c =
-		l->n_calls < KEEPER_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
+		keeper_share_allows(own, l->classes[class].n_waiting, KEEPER_WAITING_MAX)
+			? calloc(1, sizeof(*c))
+			: NULL;
 	struct cay_err err = {};
 
 	assert(size <= sizeof(c->request));
@@ -304,7 +408,9 @@ static void keeper_call_enqueue(struct keeper_link *l, enum verb verb, void *req
 		return;
 	}
 	verb_head_init(request, verb, ++l->seq);
-	*c = (struct keeper_pending_call){ .fn = fn, .arg = arg, .fd = -EBADF };
+	*c = (struct keeper_pending_call){
+		.fn = fn, .arg = arg, .fd = -EBADF, .class = class, .tenant = *tenant
+	};
 	memcpy(&c->request, request, size);
 	if (fd >= 0)
 		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -314,25 +420,35 @@ static void keeper_call_enqueue(struct keeper_link *l, enum verb verb, void *req
 		fn(arg, &err, NULL, -EBADF);
 		return;
 	}
-	*l->last = c;
-	l->last = &c->next;
-	l->n_calls++;
-	keeper_link_flush(l);
-	if (*l->unsent)
-		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_keeper_poll);
+	*l->classes[class].last = c;
+	l->classes[class].last = &c->next;
+	l->classes[class].n_waiting++;
+	keeper_class_start_waiting(l, class);
+}
+
+static void keeper_call_if_up(struct keeper_link *l, const struct id *tenant, enum verb verb,
+			      void *request, int fd, keeper_call_fn *fn, void *arg)
+{
+	struct cay_err err = {};
+
+	if (keeper_is_up(l)) {
+		keeper_call_enqueue(l, tenant, verb, request, fd, fn, arg);
+		return;
+	}
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
+	fn(arg, &err, NULL, -EBADF);
 }
 
 void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
 		 void *arg)
 {
-	struct cay_err err = {};
+	keeper_call_if_up(l, &(struct id){}, verb, request, fd, fn, arg);
+}
 
-	if (keeper_is_up(l)) {
-		keeper_call_enqueue(l, verb, request, fd, fn, arg);
-		return;
-	}
-	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
-	fn(arg, &err, NULL, -EBADF);
+void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb verb, void *request,
+		     keeper_call_fn *fn, void *arg)
+{
+	keeper_call_if_up(l, tenant, verb, request, -EBADF, fn, arg);
 }
 
 /* Reconnect */
@@ -375,7 +491,7 @@ static void on_keeper_retry_timer(uv_timer_t *t)
 	if (!l->poll)
 		return;
 	(void)uv_timer_start(t, on_keeper_retry_timer, HELLO_MS, 0);
-	keeper_call_enqueue(l, VERB_HELLO, &request, -EBADF, on_keeper_hello, l);
+	keeper_call_enqueue(l, &(struct id){}, VERB_HELLO, &request, -EBADF, on_keeper_hello, l);
 }
 
 int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request, void *reply,

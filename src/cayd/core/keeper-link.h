@@ -8,11 +8,14 @@
  * at once when the link is down or full.  When the connection is lost, every call under way
  * fails with CAY_E_UNAVAILABLE (it may or may not have been carried out: `remove` and `list`
  * can be repeated) and the link reconnects every 200 ms.
+ *
+ * How long a verb takes may be a tenant's choice, so the keeper's workers are divided by class of
+ * verb and, within a class, by tenant; what exceeds a share waits here (docs/adr/0062).
  */
 #include "cayd/core/cayd.h"
 #include "wire/verb.h"
 
-#define KEEPER_CALLS_MAX 8192
+#define KEEPER_WAITING_MAX 8192 /* calls of a class without a worker */
 #define KEEPER_OPEN_MS 30000
 
 /* reply is the whole message or NULL; the callback owns fd. */
@@ -23,6 +26,9 @@ typedef void keeper_call_fn(void *arg, const struct cay_err *outcome, const void
 /* request begins with a head, which is filled in here; fd < 0: none; it is dup'ed. */
 void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
 		 void *arg);
+/* The same for a sandbox of a tenant, in its share of the workers. */
+void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb verb, void *request,
+		     keeper_call_fn *fn, void *arg);
 /* The same, blocking; only before the loop runs. reply has room for VERB_MESSAGE_MAX. */
 [[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
 				       void *reply, struct cay_err *err);

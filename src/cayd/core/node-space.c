@@ -39,6 +39,24 @@ static uint64_t node_room_subtract(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static uint64_t node_space_disk_reserve(const struct cayd *c, const struct statvfs *fs)
+{
+	return c->settings.node_disk
+		       ? c->settings.node_disk
+		       : node_room_disk_reserve((uint64_t)fs->f_blocks * fs->f_frsize);
+}
+
+bool node_space_read_disk(const struct cayd *c, uint64_t *ret_free, uint64_t *ret_reserve)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(c->tmp, &fs) < 0)
+		return false;
+	*ret_free = (uint64_t)fs.f_bavail * fs.f_frsize;
+	*ret_reserve = node_space_disk_reserve(c, &fs);
+	return true;
+}
+
 static void node_space_measure(struct cayd *c)
 {
 	struct node_room *free = &c->node_space.free, *reserved = &c->node_space.reserved;
@@ -59,14 +77,26 @@ static void node_space_measure(struct cayd *c)
 	if (fstatvfs(c->tmp, &fs) < 0)
 		return;
 	free->of[ADMIT_DISK] = (uint64_t)fs.f_bavail * fs.f_frsize;
-	reserved->of[ADMIT_DISK] =
-		c->settings.node_disk ? c->settings.node_disk
-				      : node_room_disk_reserve((uint64_t)fs.f_blocks * fs.f_frsize);
+	reserved->of[ADMIT_DISK] = node_space_disk_reserve(c, &fs);
 	if (!fs.f_files)
 		return; /* btrfs allocates inodes on demand */
 	free->of[ADMIT_INODES] = fs.f_favail;
 	reserved->of[ADMIT_INODES] =
 		fs.f_files / 20 < INODES_RESERVED ? fs.f_files / 20 : INODES_RESERVED;
+}
+
+int node_space_open(struct cayd *c, struct cay_err *err)
+{
+	uint64_t memory = proc_file_read_number("/proc/meminfo", "MemTotal:");
+	struct statvfs fs;
+
+	if (memory == ADMIT_UNKNOWN)
+		return cay_fail(err, CAY_E_INTERNAL, "/proc/meminfo has no MemTotal");
+	if (fstatvfs(c->tmp, &fs) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "statvfs of paths.state");
+	c->node_space.memory_total = memory * KIB(1);
+	c->node_space.disk_total = (uint64_t)fs.f_blocks * fs.f_frsize;
+	return 0;
 }
 
 static void node_space_refresh(struct cayd *c)

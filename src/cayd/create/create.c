@@ -9,6 +9,7 @@
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/admit.h"
+#include "cayd/tenant/tenant.h"
 #include "life/create-queue.h"
 
 #define KEY_MAX 64
@@ -66,9 +67,16 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 		       : -EINVAL;
 }
 
+/* A name or key may lead to a sandbox of a group that the actor must not see. */
 static void create_reply(struct sandbox *sb, struct request *rq)
 {
 	const struct sandbox_create *spec = rq->body;
+
+	if (!actor_has_group(&rq->actor, sb->info.group)) {
+		request_refuse(rq, CAY_E_CONFLICT,
+			       "another group of the tenant uses this name or Idempotency-Key");
+		return;
+	}
 
 	rq->target = sb->info.id;
 	sandbox_reply_when(sb, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
@@ -97,8 +105,7 @@ static void create_start(struct create_request *w)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
 	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
-		 admit_and_create(c, &rq->actor.tenant, &spec, &key, pool_has_match(c, &spec), &sb,
-				  &err) >= 0 &&
+		 admit_and_create(c, &rq->actor.tenant, &spec, &key, NULL, &sb, &err) >= 0 &&
 		 sb->life.state == SB_PENDING && !sb->create.slot) {
 		sb->create.slot = &w->slot;
 		create_reply(sb, rq);
@@ -151,7 +158,7 @@ static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *
 	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
 		request_fail(rq, err);
 	else if (template_apply(c, rq, &spec, &full) < 0 ||
-		 admit_check(c, &rq->actor.tenant, &spec, pool_has_match(c, &spec), &full) < 0)
+		 admit_check(c, &rq->actor.tenant, &spec, pool_find_warm(c, &spec), &full) < 0)
 		request_fail(rq, &full);
 	else
 		pull_start_for_create(c, rq, image, op_sandbox_create);
@@ -164,7 +171,7 @@ static int create_check(struct cayd *c, const struct id *tenant, const struct sa
 {
 	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
 
-	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_has_match(c, spec), err);
+	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_find_warm(c, spec), err);
 }
 
 void op_sandbox_create(struct cayd *c, struct request *rq)
@@ -173,12 +180,20 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	struct sandbox_create spec = {};
 	struct cay_err err = {};
 	struct idempotency_key key;
+	struct sandbox_create *body = rq->body;
 	struct create_request *w;
 	struct sandbox *sb;
 
+	if (!request_bind_group(rq, &body->group))
+		return;
 	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
 	    create_check(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
 		create_pull_or_fail(c, rq, spec.image, &err);
+		return;
+	}
+	if (!sb && !package_layer_is_needed(&spec) && !tenant_take_create(c, &rq->actor.tenant)) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_refuse(rq, CAY_E_RATE, "this tenant creates too many sandboxes a second");
 		return;
 	}
 	/* warm sandboxes have no packages of a request */

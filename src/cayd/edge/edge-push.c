@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/edge/edge-push.h"
 
+#include "auth/key.h"
 #include "base/seqpacket.h"
 #include "cayd/core/listener-socket.h"
 #include "cayd/edge/edge-report.h"
@@ -144,12 +145,15 @@ static void edge_peer_append(void *arg, const struct push *what)
 
 static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sandbox *sb)
 {
-	edge_peer_append(p, &(struct push){ .kind = PUSH_SANDBOX,
-					    .value = sb->life.state,
-					    .number = (uint32_t)sb->info.app_port,
-					    .time = sb->epoch,
-					    .id = sb->info.id,
-					    .tenant = sb->info.tenant });
+	struct push what = { .kind = PUSH_SANDBOX,
+			     .value = sb->life.state,
+			     .number = (uint32_t)sb->info.app_port,
+			     .time = sb->epoch,
+			     .id = sb->info.id,
+			     .tenant = sb->info.tenant };
+
+	key_group_tag(sb->info.group, what.secret);
+	edge_peer_append(p, &what);
 	revoked_emit_push_records(sb, edge_peer_append, p);
 }
 

@@ -141,7 +141,7 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 void op_sandbox_preview(struct cayd *c, struct request *rq)
 {
 	const struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+		sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 	struct preview_reply *s = calloc(1, sizeof(*s));
 	struct preview_base base;
 	struct preview p = {};

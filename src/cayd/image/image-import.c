@@ -8,6 +8,8 @@
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
+#include "text/hex.h"
+#include "text/reference.h"
 
 #define CONFIG_MAX KIB(64)
 #define AGAIN_MS 100
@@ -135,7 +137,27 @@ static void on_image_unpack_registered(void *arg, const struct image *row,
 	free(n);
 }
 
-void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
+/* A name with a digest is a promise to all who use it; the keeper has computed the digest.  Of a
+ * pull skopeo compares what the registry sent: that may be an index, or a manifest in Docker's
+ * format, whose digest is not the image's own. */
+static int image_check_named_digest(const char *name, const uint8_t digest[static 32],
+				    struct cay_err *err)
+{
+	char hex[64 + 1];
+	struct reference ref;
+
+	if (reference_parse(slice_of(name), &ref) < 0 || !ref.digest.n)
+		return 0;
+	hex_encode(digest, 32, hex);
+	if (slice_eq((struct slice){ ref.digest.p + 7, ref.digest.n - 7 }, slice_of(hex)))
+		return 0;
+	return cay_fail(err, CAY_E_INVALID,
+			"the image is sha256:%.64s, not the digest in its name: import it under "
+			"that digest or another name",
+			hex);
+}
+
+void image_unpack_finish(struct cayd *c, const char *name, enum image_origin origin,
 			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
 			 void *arg)
 {
@@ -156,6 +178,8 @@ void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 		(void)cay_no_memory(&err);
 	else if (image_config_read_fd(config_fd, &config) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "cay-keeper sent no config");
+	else if (origin == IMAGE_IMPORTED)
+		(void)image_check_named_digest(name, added.digest, &err);
 	if (!n || err.code) {
 		free(n);
 		image_orphan_remove(c, added.digest);
@@ -164,7 +188,7 @@ void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 	}
 	*n = (struct image_unpack){ .cayd = c, .fn = fn, .arg = arg };
 	memcpy(n->digest, added.digest, sizeof(n->digest));
-	image_register(c->images, name, pulled, added.digest, added.bytes,
+	image_register(c->images, name, origin == IMAGE_PULLED_BY_CREATE, added.digest, added.bytes,
 		       (struct slice){ config.data, config.len }, on_image_unpack_registered, n);
 }
 
@@ -190,8 +214,8 @@ static void on_image_import_unpacked(void *arg, const struct cay_err *outcome, c
 {
 	struct image_import_job *m = arg;
 
-	image_unpack_finish(m->cayd, m->name, false, outcome, reply, fd, on_image_import_registered,
-			    m);
+	image_unpack_finish(m->cayd, m->name, IMAGE_IMPORTED, outcome, reply, fd,
+			    on_image_import_registered, m);
 }
 
 static void on_image_import_unpack_timer(uv_timer_t *t)

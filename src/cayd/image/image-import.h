@@ -17,9 +17,11 @@
 /* Have the keeper unpack the file; only while c->images_removing is 0. fn calls
  * image_unpack_finish(). */
 void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg);
+/* Only an image that a create pulled by itself may be removed to make room. */
+enum image_origin { IMAGE_IMPORTED, IMAGE_PULLED, IMAGE_PULLED_BY_CREATE };
 /* Register the image of a reply to image_add; closes fd. Files that end up without a row are
  * removed. */
-void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
+void image_unpack_finish(struct cayd *c, const char *name, enum image_origin origin,
 			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
 			 void *arg);
 #endif

@@ -2,24 +2,17 @@
 #include "cayd/image/pull.h"
 #include "cayd/core/handlers.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
-#include "base/path.h"
-#include "base/rmtree.h"
 #include "cayd/core/list.h"
 #include "cayd/image/image-import.h"
+#include "cayd/image/puller-link.h"
 #include "cayd/image/registry.h"
-#include "cayd/image/skopeo.h"
 #include "text/reference.h"
 
 #define PULLS_MAX 8
 #define PULLS_TENANT_MAX 2 /* started by creates of one tenant */
 #define TICK_MS 250
-#define DIR_FRONT "pull-"
 
 /* A waiting request: of image.pull, or of a create that is then run again. */
 struct pull_waiter {
@@ -37,47 +30,13 @@ struct pull {
 	struct id tenant; /* the tenant whose create started it; none: an operator */
 	bool pinned;      /* started by image.pull: the image stays, and the pull goes on without a
 			     client */
-	bool arrived;     /* the archive is complete and waits to be unpacked */
 	enum pull_state state;
 	uint64_t bytes, total, deadline_ns;
-	struct cay_err failed; /* why skopeo was killed */
-	char dir[sizeof(DIR_FRONT) + 16];
-	int dir_fd;
-	struct child child;
+	int conn_fd;    /* to cay-pull; closing it ends the pull there */
+	int archive_fd; /* complete, and waits to be unpacked */
 	uv_timer_t timer;
-	uv_poll_t *poll;
+	uv_poll_t *poll; /* of conn_fd */
 };
-
-static void on_pull_dir_removed(uv_work_t *work, int)
-{
-	free(work);
-}
-
-struct pull_dir_removal {
-	uv_work_t work; /* first: freeing it frees the struct */
-	int tmp;
-	char dir[sizeof(DIR_FRONT) + 16];
-};
-
-static void pull_dir_remove_work(uv_work_t *work)
-{
-	struct pull_dir_removal *r = (struct pull_dir_removal *)(void *)work;
-
-	(void)rmtree_at(r->tmp, r->dir);
-}
-
-/* Removing gigabytes takes long, so a worker does it. */
-static void pull_dir_schedule_removal(struct pull *p)
-{
-	struct pull_dir_removal *r = calloc(1, sizeof(*r));
-
-	if (!r)
-		return; /* pulls_remove_leftovers() does it at the next start */
-	r->tmp = p->cayd->tmp;
-	memcpy(r->dir, p->dir, sizeof(r->dir));
-	if (uv_queue_work(&p->cayd->loop, &r->work, pull_dir_remove_work, on_pull_dir_removed) < 0)
-		free(r);
-}
 
 static void pull_notify_progress(const struct pull *p)
 {
@@ -100,10 +59,19 @@ static void on_pull_timer_closed(uv_handle_t *h)
 {
 	struct pull *p = h->data;
 
-	cay_closep(&p->dir_fd);
+	cay_closep(&p->archive_fd);
 	free(p->reference);
 	free(p->name);
 	free(p);
+}
+
+static void pull_disconnect(struct pull *p)
+{
+	if (p->poll) {
+		(void)uv_poll_stop(p->poll);
+		uv_close((uv_handle_t *)cay_take(p->poll), on_handle_closed);
+	}
+	cay_closep(&p->conn_fd);
 }
 
 /* Answer every waiter; a reply may start the same pull again. */
@@ -112,6 +80,7 @@ static void pull_finish(struct pull *p, const struct image *row, const struct ca
 	struct pull_waiter *w;
 
 	p->state = row ? PULL_DONE : PULL_FAILED;
+	pull_disconnect(p);
 	pull_notify_progress(p);
 	LIST_UNLINK(p->cayd->pulls, p, next);
 	if (row)
@@ -135,7 +104,6 @@ static void pull_finish(struct pull *p, const struct image *row, const struct ca
 		}
 		free(w);
 	}
-	pull_dir_schedule_removal(p);
 	uv_close((uv_handle_t *)&p->timer, on_pull_timer_closed);
 }
 
@@ -161,18 +129,18 @@ static void on_pull_unpacked(void *arg, const struct cay_err *outcome, const voi
 {
 	struct pull *p = arg;
 
-	image_unpack_finish(p->cayd, p->name, !p->pinned, outcome, reply, fd, on_pull_registered,
-			    p);
+	image_unpack_finish(p->cayd, p->name, p->pinned ? IMAGE_PULLED : IMAGE_PULLED_BY_CREATE,
+			    outcome, reply, fd, on_pull_registered, p);
 }
 
 /* As for an import, the keeper gets the file and cayd does not parse it. */
 static void pull_unpack(struct pull *p)
 {
-	auto_close int fd = path_open(p->dir_fd, SKOPEO_ARCHIVE, O_RDONLY, 0);
+	auto_close int fd = cay_take_fd(&p->archive_fd);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		pull_fail(p, CAY_E_INTERNAL, "skopeo left no archive");
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		pull_fail(p, CAY_E_INTERNAL, "cay-pull sent no archive");
 		return;
 	}
 	if ((uint64_t)st.st_size > p->cayd->settings.images_pull_max) {
@@ -205,134 +173,91 @@ static void pull_unpack_unless_removing(struct pull *p)
 	}
 	if (p->cayd->images_removing)
 		return; /* retried at the next tick */
-	p->arrived = false;
 	pull_unpack(p);
 }
 
-static void on_pull_skopeo_exit(uv_poll_t *watch, int status, int events);
-
-static void pull_skopeo_start(struct pull *p, enum pull_state state)
+/* What cay-pull says is checked: it speaks for whatever a registry made of skopeo. */
+static void pull_take_reply(struct pull *p, const struct puller_reply *a, int fd)
 {
-	struct skopeo job = {
-		.settings = &p->cayd->settings,
-		.reference = p->reference,
-		.dir = p->dir,
-		.dir_fd = p->dir_fd,
-		.copy = state == PULL_PULLING,
-	};
+	switch ((enum puller_kind)a->kind) {
+	case PULLER_PROGRESS:
+		p->bytes = a->bytes > p->bytes ? a->bytes : p->bytes;
+		p->total = a->total;
+		p->state = PULL_PULLING;
+		pull_notify_progress(p);
+		return;
+	case PULLER_DONE:
+		p->bytes = a->bytes > p->bytes ? a->bytes : p->bytes;
+		p->archive_fd = fd;
+		pull_disconnect(p);
+		pull_unpack_unless_removing(p);
+		return;
+	case PULLER_FAILED:
+	default:
+		pull_fail(p, puller_failures[a->failure].code, puller_failures[a->failure].text);
+	}
+}
+
+static void on_pull_reply(uv_poll_t *watch, int, int)
+{
+	struct pull *p = watch->data;
+	struct puller_reply a;
+	int fd, r = puller_link_receive(p->conn_fd, &a, &fd);
+
+	if (r == -EAGAIN)
+		return;
+	if (r < 0)
+		pull_fail(p, CAY_E_UNAVAILABLE, "cay-pull ended in the middle of it; try again");
+	else
+		pull_take_reply(p, &a, fd);
+}
+
+static void on_pull_timer(uv_timer_t *t);
+
+/* From a timer, so that no caller is answered inside its own call. */
+static void on_pull_start_timer(uv_timer_t *t)
+{
+	struct pull *p = t->data;
 	struct cay_err err = {};
 
-	p->state = state;
+	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
+	p->state = PULL_ASKING;
 	pull_notify_progress(p);
-	p->poll = calloc(1, sizeof(*p->poll));
-	if (!p->poll || skopeo_start(&job, &p->child, &err) < 0) {
-		free(cay_take(p->poll));
-		pull_fail(p, CAY_E_INTERNAL, err.code ? err.msg : "out of memory");
+	p->conn_fd = puller_link_open(p->cayd, p->reference, &err);
+	if (p->conn_fd < 0) {
+		pull_fail(p, err.code, err.msg);
 		return;
 	}
-	if (uv_poll_init(&p->cayd->loop, p->poll, p->child.pidfd) < 0) {
+	p->poll = calloc(1, sizeof(*p->poll));
+	if (!p->poll || uv_poll_init(&p->cayd->loop, p->poll, p->conn_fd) < 0) {
 		free(cay_take(p->poll));
-		child_fini(&p->child);
 		pull_fail(p, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	p->poll->data = p;
-	(void)uv_poll_start(p->poll, UV_READABLE, on_pull_skopeo_exit);
-}
-
-static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
-{
-	struct pull *p = watch->data;
-	const char *why;
-	int status;
-
-	(void)uv_poll_stop(watch);
-	uv_close((uv_handle_t *)cay_take(p->poll), on_handle_closed);
-	if (child_wait(&p->child, &status) < 0)
-		status = 1;
-	if (p->failed.code) {
-		pull_fail(p, p->failed.code, p->failed.msg);
-	} else if (status) {
-		enum cay_code code = skopeo_describe_failure(p->dir_fd, status, &why);
-
-		pull_fail(p, code, why);
-	} else if (p->state == PULL_PULLING) {
-		p->arrived = true;
-		pull_unpack_unless_removing(p);
-	} else if (skopeo_read_total_size(p->dir_fd, &p->total) < 0) {
-		pull_fail(p, CAY_E_UNAVAILABLE, "the registry sent no valid manifest");
-	} else if (p->total > p->cayd->settings.images_pull_max) {
-		pull_fail(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
-	} else {
-		pull_skopeo_start(p, PULL_PULLING);
-	}
-}
-
-static void pull_abort(struct pull *p, enum cay_code code, const char *why)
-{
-	if (p->failed.code || p->child.pidfd < 0)
-		return;
-	(void)cay_fail(&p->failed, code, "%s", why);
-	(void)child_kill(&p->child, SIGKILL);
+	(void)uv_poll_start(p->poll, UV_READABLE, on_pull_reply);
 }
 
 static void on_pull_timer(uv_timer_t *t)
 {
 	struct pull *p = t->data;
-	const struct settings *s = &p->cayd->settings;
 	struct cay_err err = {};
 
-	if (p->arrived) {
+	if (p->archive_fd >= 0)
 		pull_unpack_unless_removing(p);
+	else if (p->state == PULL_UNPACKING) /* the keeper has it */
 		return;
-	}
-	if (p->state == PULL_PULLING) {
-		p->bytes = skopeo_count_bytes(p->dir_fd);
-		pull_notify_progress(p);
-	}
-	if (pull_must_stop(p, &err))
-		pull_abort(p, err.code, err.msg);
-	/* the blobs and the archive that skopeo writes from them */
-	if (p->bytes > 2 * s->images_pull_max + MIB(1))
-		pull_abort(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
-	if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
-		pull_abort(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
+	else if (pull_must_stop(p, &err))
+		pull_fail(p, err.code, err.msg);
+	else if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
+		pull_fail(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
 }
 
-static int pull_dir_create(struct pull *p)
-{
-	auto_buf auth = BUF_INIT(KIB(32));
-	struct reference ref;
-	uint64_t random;
-	int r = reference_parse(slice_of(p->reference), &ref);
-
-	if (r < 0 || getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	if (snprintf(p->dir, sizeof(p->dir), DIR_FRONT "%016" PRIx64, random) < 0 ||
-	    mkdirat(p->cayd->tmp, p->dir, 0700) < 0)
-		return -EIO;
-	p->dir_fd = path_open(p->cayd->tmp, p->dir, O_RDONLY | O_DIRECTORY, 0);
-	if (p->dir_fd < 0)
-		return p->dir_fd;
-	r = registry_authfile_write(p->cayd, ref.host, &auth);
-	if (r >= 0)
-		r = path_write_atomic(p->dir_fd, SKOPEO_AUTH, auth.data, auth.len, 0600);
-	if (r >= 0)
-		r = path_write_atomic(p->dir_fd, SKOPEO_CONF, "", 0, 0600);
-	if (auth.data)
-		explicit_bzero(auth.data, auth.len);
-	return r;
-}
-
-/* A pull that is being stopped cannot be joined. */
 static struct pull *pull_find(struct cayd *c, const char *reference, const char *name)
 {
-	for (struct pull *p = c->pulls; p; p = p->next) {
-		if (p->failed.code)
-			continue;
+	for (struct pull *p = c->pulls; p; p = p->next)
 		if (str_eq(p->reference, reference) && str_eq(p->name, name))
 			return p;
-	}
 	return NULL;
 }
 
@@ -368,8 +293,8 @@ static struct pull *pull_create(struct cayd *c, const char *reference, const cha
 			    .tenant = *tenant,
 			    .reference = strdup(reference),
 			    .name = strdup(name),
-			    .dir_fd = -EBADF,
-			    .child = CHILD_INIT,
+			    .conn_fd = -EBADF,
+			    .archive_fd = -EBADF,
 			    .deadline_ns =
 				    clk_boot_ns(c->clk) + c->settings.images_pull_ms * NS_PER_MS };
 	if (!p->reference || !p->name || uv_timer_init(&c->loop, &p->timer) < 0) {
@@ -389,18 +314,6 @@ static void on_pull_client_gone(struct request *rq)
 
 	LIST_UNLINK(w->pull->waits, w, next);
 	free(w); /* a client that asks again before the next tick joins it */
-}
-
-/* From a timer, so that no caller is answered inside its own call. */
-static void on_pull_start_timer(uv_timer_t *t)
-{
-	struct pull *p = t->data;
-
-	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
-	if (pull_dir_create(p) < 0)
-		pull_fail(p, CAY_E_INTERNAL, "cannot create a directory for the pull");
-	else
-		pull_skopeo_start(p, PULL_ASKING);
 }
 
 static void pull_wait_or_start(struct cayd *c, struct request *rq, const char *reference,
@@ -470,16 +383,4 @@ void pull_start_for_create(struct cayd *c, struct request *rq, const char *image
 			   void (*again)(struct cayd *c, struct request *rq))
 {
 	pull_wait_or_start(c, rq, image, image, false, again);
-}
-
-static int pull_leftover_remove(void *, int tmp, const char *name)
-{
-	return strncmp(name, DIR_FRONT, strlen(DIR_FRONT)) == 0 ? rmtree_at(tmp, name) : 0;
-}
-
-int pulls_remove_leftovers(struct cayd *c, struct cay_err *err)
-{
-	int r = path_for_each_entry(c->tmp, pull_leftover_remove, NULL);
-
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove old pulls from tmp/") : 0;
 }

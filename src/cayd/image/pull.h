@@ -4,22 +4,20 @@
 /*
  * pull - an image on its way from a registry
  *
- *	asking      skopeo inspect: does it exist, may we, how large is it
- *	pulling     skopeo copy into a directory of tmp/
+ *	asking      cay-pull asks the registry: does it exist, may we, how large is it
+ *	pulling     cay-pull copies it into an archive, and sends that
  *	unpacking   the keeper unpacks the archive, as for an import
  *
- * skopeo runs with an empty environment, limits, a deadline, and only the credentials in the
- * authfile of its directory.  It dies with cayd; leftovers in tmp/ are removed at the next
- * start.  Requests for a reference that is being pulled join that pull and get the same reply.
- * A pull that no client waits for is stopped, unless image.pull started it; so is any pull when
- * the disk gets short.  Errors of a registry are mapped to a few kinds; their text is neither
- * passed on nor logged, because it may contain our credentials.  (ADR 0034)
+ * cay-pull gets the credentials of that one registry.  It ends the pull when the connection is
+ * closed, so also when cayd dies; the archive has no name in the file system.  Requests for a
+ *reference that is being pulled join that pull and get the same reply. A pull that no client waits
+ *for is stopped, unless image.pull started it; so is any pull when the disk gets short.  Errors of
+ *a registry are mapped to a few kinds; their text is neither passed on nor logged, because it may
+ *contain our credentials.  (ADR 0034, 0066)
  */
 #include "cayd/core/cayd.h"
 #include "cayd/image/image.h"
 
-/* Remove the directories of pulls that an earlier cayd left. */
-[[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
 /* Whether a create that failed with err may succeed once this image is pulled. */
 bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err);
 /* Pull the image; then `again` is called with the request, or the request is answered. */

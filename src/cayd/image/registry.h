@@ -5,7 +5,7 @@
  * registry - registries that may be used, and the credentials for them
  *
  * Credentials are in db/registries.json, mode 0600.  They leave it only in the authfile of a
- * pull, which has those of its own registry and is removed with the pull.
+ * pull, which has those of its own registry and is a sealed memfd.
  */
 #include "cayd/core/cayd.h"
 

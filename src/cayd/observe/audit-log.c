@@ -7,6 +7,7 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
+#include "cayd/core/list-page.h"
 
 #define DONE "ok"
 #define LEFT "client_left"
@@ -249,20 +250,18 @@ static void audit_list_fill_row(const struct audit_record *r, struct audit_row *
 
 static void audit_list_reply(struct audit_list_job *l)
 {
-	size_t n = (uint64_t)l->n > l->limit ? l->limit : (size_t)l->n;
-	struct audit_row *rows = arena_alloc(&l->rq->arena, n ? n : 1, sizeof(*rows));
-	struct audit_list list = { .records = { rows, n } };
+	uint64_t n = (uint64_t)l->n, i;
+	struct audit_row row;
+	struct list_page page;
 
-	for (size_t i = 0; rows && i < n; i++)
-		audit_list_fill_row(&l->rows[i], &rows[i]);
-	if (rows && (uint64_t)l->n > l->limit)
-		list.next_cursor = cursor_format(l->rq, l->rows[n].seq);
-	if (!rows || ((uint64_t)l->n > l->limit && !list.next_cursor)) {
-		(void)cay_no_memory(&l->err);
-		request_fail(l->rq, &l->err);
-	} else {
-		request_reply_json(l->rq, &audit_list_table, &list);
+	list_page_begin(&page, "records");
+	for (i = 0; i < n && i < l->limit; i++) {
+		audit_list_fill_row(&l->rows[i], &row);
+		if (!list_page_add(&page, &audit_row_table, &row))
+			break;
 	}
+	list_page_finish(&page, i < n ? cursor_format(l->rq, l->rows[i].seq) : NULL);
+	list_page_reply(&page, l->rq);
 }
 
 static void on_audit_list_read(uv_work_t *work, int)
@@ -287,9 +286,13 @@ void op_audit_list(struct cayd *c, struct request *rq)
 
 	if (l)
 		l->rows = calloc(q->limit + 1, sizeof(*l->rows));
-	if (!cursor_parse(rq, q->cursor, l ? l->rows : NULL, &from) || !l) {
-		if (l)
-			free(l->rows);
+	if (!l || !l->rows) {
+		free(l);
+		request_no_memory(rq);
+		return;
+	}
+	if (!cursor_parse(rq, q->cursor, &from)) {
+		free(l->rows);
 		free(l);
 		return;
 	}

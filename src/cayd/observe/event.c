@@ -4,26 +4,23 @@
 
 #include <stdio.h>
 
+#include "cayd/core/list-page.h"
+#include "cayd/observe/event-history.h"
 #include "cayd/tenant/api-key.h"
+#include "cayd/tenant/tenant.h"
 
 #define TEXT_MAX KIB(8)
 #define GROUP_MAX 64
 #define RETRY_NS NS_PER_S
-
-struct event_slot {
-	uint64_t seq;
-	struct id tenant, sandbox;
-	char group[GROUP_MAX]; /* "": none */
-	char *text;            /* JSON, one line */
-};
+/* Dropped together: rows of a tenant share pages of the journal. */
+#define DROP_BATCH 256
 
 struct event_follower {
 	struct event_follower *next, **prev;
 	struct cayd *cayd;
+	struct event_history *history;
 	struct request *rq;
-	uint64_t after;
-	uint64_t at; /* next position to consider, as events.n counts */
-	struct id tenant;
+	uint64_t after;    /* the last event that was considered */
 	struct id sandbox; /* ID_NONE: all sandboxes */
 	char group[GROUP_MAX];
 	bool full;
@@ -32,13 +29,12 @@ struct event_follower {
 /* An event that is being written to the journal. */
 struct event_write {
 	struct cayd *cayd;
-	struct event_slot slot;
+	struct id tenant;
+	struct event_slot *slot;
 };
 
 struct events {
-	struct event_slot ring[EVENTS_KEPT];
-	uint64_t n; /* events ever added */
-	struct event_follower *followers;
+	struct event_histories histories;
 	uint64_t retry_ns; /* when events that could not be written are tried again */
 };
 
@@ -48,83 +44,114 @@ int events_open(struct cayd *c, struct cay_err *err)
 	return c->events ? 0 : cay_no_memory(err);
 }
 
-static struct event_slot event_slot_create(const struct event *e, struct slice text)
+/* Only the operator changes it, by the number of tenants. */
+static size_t events_kept_of_tenant(const struct cayd *c)
 {
-	struct event_slot k = { e->seq, e->tenant, e->sandbox, "", strndup(text.p, text.n) };
+	size_t share = EVENTS_KEPT_ALL / tenants_count(c);
 
-	if (e->group && snprintf(k.group, sizeof(k.group), "%s", e->group) < 0)
-		k.group[0] = 0;
-	return k;
+	return share > EVENTS_KEPT       ? EVENTS_KEPT
+	       : share < EVENTS_KEPT_MIN ? EVENTS_KEPT_MIN
+					 : share;
 }
 
-/* The ring owns the text from now on. */
-static void event_ring_append(struct events *e, const struct event_slot *slot)
+static void event_history_drop_oldest(struct cayd *c, struct event_history *h)
 {
-	struct event_slot *k = &e->ring[e->n % EVENTS_KEPT];
+	struct event_slot *k = event_history_pop_oldest(h);
 
-	if (!slot->text)
-		return; /* out of memory: followers see a gap in seq */
-	free(k->text);
-	*k = *slot;
-	e->n++;
+	db_event_delete(c->db, k->number);
+	free(k);
+}
+
+static void event_history_trim(struct cayd *c, struct event_history *h)
+{
+	size_t kept = events_kept_of_tenant(c);
+
+	if (h->n >= kept + (kept < DROP_BATCH ? kept : DROP_BATCH))
+		while (h->n > kept)
+			event_history_drop_oldest(c, h);
+}
+
+static void event_history_remove_if_unused(struct cayd *c, struct event_history *h)
+{
+	if (!h->last && !h->followers)
+		event_history_remove(&c->events->histories, h);
+}
+
+static void event_history_forget(struct cayd *c, struct event_history *h)
+{
+	while (h->oldest)
+		event_history_drop_oldest(c, h);
+	h->last = 0;
+	event_history_remove_if_unused(c, h);
+}
+
+void events_forget_tenant(struct cayd *c, const struct id *tenant)
+{
+	struct event_history *h = event_history_find(&c->events->histories, tenant);
+
+	if (h)
+		event_history_forget(c, h);
+}
+
+/* A crash may have come between a tenant's row and its events. */
+int events_recover(struct cayd *c, struct cay_err *)
+{
+	for (size_t i = 0; i < EVENT_BUCKETS; i++)
+		for (struct event_history *h = c->events->histories.by_tenant[i], *next; h;
+		     h = next) {
+			next = h->next;
+			if (!tenant_exists(c, &h->tenant))
+				event_history_forget(c, h);
+		}
+	return 0;
 }
 
 int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
 {
 	auto_arena arena = ARENA_INIT(KIB(16));
 	struct event event = {};
-	struct event_slot slot;
+	struct event_history *h;
+	struct event_slot *slot;
 	int r = field_decode_text(&event_table, e->text, &json_control_limits, &arena, &event, err);
 
 	if (r < 0)
 		return r;
-	event.seq = e->seq;
 	event.sandbox = e->sandbox;
 	if (!event.tenant.noun) /* it was written before tenants existed */
 		event.tenant = default_tenant;
-	slot = event_slot_create(&event, e->text);
-	event_ring_append(c->events, &slot);
-	return r;
+	h = event_history_find_or_create(&c->events->histories, &event.tenant);
+	if (!h)
+		return cay_no_memory(err);
+	if (event.seq <= h->last)
+		return cay_fail(err, CAY_E_INVALID, "the journal has an event out of order");
+	slot = event_slot_new(&event, e->seq, e->text);
+	if (!slot)
+		return cay_no_memory(err);
+	event_history_append(h, slot);
+	return 0;
 }
 
 static bool event_follower_matches(const struct event_follower *f, const struct event_slot *k)
 {
-	return id_eq(&f->tenant, &k->tenant) && k->seq > f->after &&
-	       (!f->sandbox.noun || id_eq(&f->sandbox, &k->sandbox)) &&
+	return (!f->sandbox.noun || id_eq(&f->sandbox, &k->sandbox)) &&
 	       (!f->group[0] || str_eq(f->group, k->group));
-}
-
-static uint64_t event_ring_oldest(const struct events *e)
-{
-	return e->n > EVENTS_KEPT ? e->n - EVENTS_KEPT : 0;
-}
-
-/* The first kept event if some after `after` are lost; else 0. */
-static uint64_t event_missed_until(const struct events *e, uint64_t after)
-{
-	uint64_t first = e->n ? e->ring[event_ring_oldest(e) % EVENTS_KEPT].seq : 0;
-
-	return after + 1 < first ? first : 0;
 }
 
 /* Send new events, as many as the connection takes. */
 static void event_follower_send(struct event_follower *f)
 {
-	const struct events *e = f->cayd->events;
+	const struct event_slot *k =
+		f->full ? NULL : event_history_find_after(f->history, f->after);
 	auto_buf line = BUF_INIT(TEXT_MAX + 256);
 
-	if (f->at < event_ring_oldest(e))
-		f->at = event_ring_oldest(e);
-	for (; f->at < e->n && !f->full; f->at++) {
-		const struct event_slot *k = &e->ring[f->at % EVENTS_KEPT];
-
+	for (; k && !f->full; k = k->newer) {
+		f->after = k->seq;
 		if (!event_follower_matches(f, k))
 			continue;
 		buf_clear(&line);
 		if (buf_printf(&line, "id: %llu\nevent: sandbox\ndata: %s\n\n",
 			       (unsigned long long)k->seq, k->text) < 0)
 			continue;
-		f->after = k->seq;
 		f->full = request_write_stream(f->rq, line.data, line.len);
 	}
 }
@@ -142,6 +169,7 @@ static void event_follower_free(struct event_follower *f)
 	*f->prev = f->next;
 	if (f->next)
 		f->next->prev = f->prev;
+	event_history_remove_if_unused(f->cayd, f->history);
 	free(f);
 }
 
@@ -150,9 +178,9 @@ static void on_event_follower_gone(struct request *rq)
 	event_follower_free(rq->data);
 }
 
-void events_drop_unauthorized(struct cayd *c)
+static void event_history_drop_unauthorized(struct cayd *c, struct event_history *h)
 {
-	for (struct event_follower *f = c->events->followers, *next; f; f = next) {
+	for (struct event_follower *f = h->followers, *next; f; f = next) {
 		struct request *rq = f->rq;
 
 		next = f->next;
@@ -164,25 +192,46 @@ void events_drop_unauthorized(struct cayd *c)
 	}
 }
 
+void events_drop_unauthorized(struct cayd *c)
+{
+	for (size_t i = 0; i < EVENT_BUCKETS; i++)
+		for (struct event_history *h = c->events->histories.by_tenant[i], *next; h;
+		     h = next) {
+			next = h->next;
+			event_history_drop_unauthorized(c, h);
+		}
+}
+
 /* Followers get it only when durable: after a crash another event could get its seq. */
 static void on_event_durable(void *arg, const struct cay_err *outcome)
 {
 	struct event_write *n = arg;
-	struct events *all = n->cayd->events;
-	struct sandbox *sb =
-		outcome->code ? sandbox_find(n->cayd->sandboxes, &n->slot.sandbox) : NULL;
+	struct cayd *c = n->cayd;
+	struct event_history *h = event_history_find(&c->events->histories, &n->tenant);
+	struct sandbox *sb = outcome->code ? sandbox_find(c->sandboxes, &n->slot->sandbox) : NULL;
 
 	if (sb)
 		sb->event.unwritten = true; /* for events_retry_unwritten() */
-	if (outcome->code)
-		free(n->slot.text);
-	else
-		event_ring_append(all, &n->slot);
-	for (struct event_follower *f = all->followers, *next; f; f = next) {
+	if (outcome->code || !h) {
+		free(n->slot);
+	} else {
+		event_history_append(h, n->slot);
+		event_history_trim(c, h);
+	}
+	for (struct event_follower *f = h ? h->followers : NULL, *next; f; f = next) {
 		next = f->next;
 		event_follower_send(f);
 	}
 	free(n);
+}
+
+static void event_history_broadcast(struct event_history *h, const struct buf *line)
+{
+	for (struct event_follower *f = h->followers, *next; f; f = next) {
+		next = f->next;
+		if (!f->full && !f->sandbox.noun && !f->group[0])
+			f->full = request_write_stream(f->rq, line->data, line->len);
+	}
 }
 
 /* Not kept and without a seq: clients can list the present state. tenant NULL: all tenants. */
@@ -196,18 +245,21 @@ static void event_broadcast(struct cayd *c, const struct id *tenant, const char 
 	if (jw_finish(&w) < 0 ||
 	    buf_printf(&line, "event: %s\ndata: %s\n\n", kind, buf_str(&text)) < 0)
 		return;
-	for (struct event_follower *f = c->events->followers, *next; f; f = next) {
-		next = f->next;
-		if (!f->full && !f->sandbox.noun && !f->group[0] &&
-		    (!tenant || id_eq(&f->tenant, tenant)))
-			f->full = request_write_stream(f->rq, line.data, line.len);
-	}
+	for (size_t i = 0; i < EVENT_BUCKETS; i++)
+		for (struct event_history *h = c->events->histories.by_tenant[i]; h; h = h->next)
+			if (!tenant || id_eq(&h->tenant, tenant))
+				event_history_broadcast(h, &line);
 }
 
 void event_send_image_progress(struct cayd *c, const struct id *tenant,
 			       const struct image_progress *now)
 {
 	event_broadcast(c, tenant, "image", &image_progress_table, now);
+}
+
+void event_send_hold(struct cayd *c, const struct hold_event *e)
+{
+	event_broadcast(c, &default_tenant, "hold", &hold_event_table, e);
 }
 
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change)
@@ -226,30 +278,32 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 static void event_record_state(struct sandbox *sb)
 {
 	struct cayd *c = sb->cayd;
+	struct event_history *h =
+		event_history_find_or_create(&c->events->histories, &sb->info.tenant);
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	struct jw w = jw_to(&text);
-	struct event e = { .seq = db_event_next_seq(c->db),
-			   .at_ns = sb->info.changed_ns,
+	struct event e = { .at_ns = sb->info.changed_ns,
 			   .tenant = sb->info.tenant,
 			   .sandbox = sb->info.id,
 			   .group = sb->info.group,
 			   .state = sb->info.state,
 			   .end = sb->info.end,
-			   .has_end = sb->info.has_end };
-	struct db_event row = { e.seq, e.at_ns, e.sandbox, {} };
+			   .has_end = sb->info.has_end,
+			   .hold = sb->info.hold };
+	struct db_event row = { db_event_next_seq(c->db), e.at_ns, e.sandbox, {} };
 	struct event_write *n = calloc(1, sizeof(*n));
 
+	e.seq = h ? ++h->last : 1;
 	field_encode(&event_table, NULL, &e, &w);
-	if (!n || jw_finish(&w) < 0) {
+	row.text = (struct slice){ text.data, text.len };
+	if (!h || !n || jw_finish(&w) < 0 || !(n->slot = event_slot_new(&e, row.seq, row.text))) {
 		free(n);
 		return;
 	}
 	sb->event.unwritten = false;
-	row.text = (struct slice){ text.data, text.len };
-	*n = (struct event_write){ c, event_slot_create(&e, row.text) };
+	n->cayd = c;
+	n->tenant = e.tenant;
 	db_event_append(c->db, &row, on_event_durable, n);
-	if (e.seq > EVENTS_KEPT && e.seq % 1024 == 0)
-		db_event_prune(c->db, e.seq - EVENTS_KEPT);
 }
 
 void event_record_sandbox(struct sandbox *sb)
@@ -274,38 +328,38 @@ static int event_query_parse(struct cayd *c, struct request *rq, struct event_fo
 	const struct event_query *q = rq->query;
 	struct slice last = http_header_find(rq->head, "last-event-id");
 
-	*ret = (struct event_follower){
-		.cayd = c, .rq = rq, .after = q->after, .tenant = rq->actor.tenant
-	};
+	*ret = (struct event_follower){ .cayd = c, .rq = rq, .after = q->after };
 	if (last.n && str_parse_u64(last, 0, INT64_MAX, &ret->after) < 0)
 		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not the number of an event");
 	if (q->sandbox && id_parse(ID_SANDBOX, slice_of(q->sandbox), &ret->sandbox) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "not a sandbox id");
 	if (q->group && snprintf(ret->group, sizeof(ret->group), "%s", q->group) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "group", "not a valid group");
-	return 0;
+	ret->history = event_history_find_or_create(&c->events->histories, &rq->actor.tenant);
+	return ret->history ? 0 : cay_no_memory(err);
 }
 
-static void event_follower_start(struct cayd *c, struct request *rq,
-				 const struct event_follower *like)
+static void event_follower_start(struct request *rq, const struct event_follower *like)
 {
 	static const struct request_events events = { .drain = on_event_follower_drain,
 						      .gone = on_event_follower_gone };
 	struct event_follower *f = malloc(sizeof(*f));
-	uint64_t missed = event_missed_until(c->events, like->after);
+	struct event_history *h = like->history;
 	auto_buf gap = BUF_INIT(256);
 	struct jw w = jw_to(&gap);
+	uint64_t missed;
 
 	if (!f) {
 		request_no_memory(rq);
 		return;
 	}
 	*f = *like;
-	f->next = c->events->followers;
-	f->prev = &c->events->followers;
+	f->after = event_history_resume(h, like->after, &missed);
+	f->next = h->followers;
+	f->prev = &h->followers;
 	if (f->next)
 		f->next->prev = &f->next;
-	c->events->followers = f;
+	h->followers = f;
 	rq->data = f;
 	rq->events = &events;
 	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
@@ -322,36 +376,42 @@ static void event_follower_start(struct cayd *c, struct request *rq,
 	event_follower_send(f);
 }
 
-void op_event_list(struct cayd *c, struct request *rq)
+/* Kept text was written by event_record_state(), or decoded once when it was restored. */
+static void event_list_reply(struct request *rq, const struct event_follower *f)
 {
 	const struct event_query *q = rq->query;
-	const struct events *all = c->events;
-	struct event *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
-	struct event_list list = { .events = { rows, 0 }, .next = q->after };
+	uint64_t missed, next = event_history_resume(f->history, f->after, &missed);
+	const struct event_slot *k = event_history_find_after(f->history, next);
+	struct list_page page;
+
+	list_page_begin(&page, "events");
+	for (; k && page.rows < q->limit; k = k->newer) {
+		if (!event_follower_matches(f, k))
+			continue;
+		if (!list_page_add_text(&page, slice_of(k->text)))
+			break;
+		next = k->seq;
+	}
+	jw_end(&page.w);
+	jw_u64(&page.w, "next", next);
+	if (missed)
+		jw_u64(&page.w, "missed_until", missed);
+	jw_end(&page.w);
+	list_page_reply(&page, rq);
+}
+
+void op_event_list(struct cayd *c, struct request *rq)
+{
+	struct event_query *q = rq->query;
 	struct cay_err err = {};
 	struct event_follower f;
 
-	if (event_query_parse(c, rq, &f, &err) < 0 || !rows) {
-		if (!err.code)
-			(void)cay_no_memory(&err);
+	if (!request_bind_group(rq, &q->group))
+		return;
+	if (event_query_parse(c, rq, &f, &err) < 0)
 		request_fail(rq, &err);
-		return;
-	}
-	if (q->follow || http_accepts_media_type(rq->head, "text/event-stream")) {
-		event_follower_start(c, rq, &f);
-		return;
-	}
-	for (uint64_t i = event_ring_oldest(all); i < all->n && list.events.n < q->limit; i++) {
-		const struct event_slot *k = &all->ring[i % EVENTS_KEPT];
-
-		if (!event_follower_matches(&f, k))
-			continue;
-		if (field_decode_text(&event_table, slice_of(k->text), &json_control_limits,
-				      &rq->arena, &rows[list.events.n], NULL) >= 0)
-			list.events.n++;
-		list.next = k->seq;
-	}
-	list.missed_until = event_missed_until(all, f.after);
-	list.has_missed = list.missed_until;
-	request_reply_json(rq, &event_list_table, &list);
+	else if (q->follow || http_accepts_media_type(rq->head, "text/event-stream"))
+		event_follower_start(rq, &f);
+	else
+		event_list_reply(rq, &f);
 }

@@ -4,13 +4,17 @@
 /*
  * event - changes of sandboxes, in order, for clients that follow them
  *
- * Every change of state has a seq that only grows, and is in the journal with it.  The last
- * EVENTS_KEPT are in memory; a client that asks for older ones gets the first seq that is left.
- * A slow follower does not hold up others: it continues where it was.
+ * Every change of state has a seq, which grows by one with each event of the tenant, and is in the
+ * journal with it; a seq is left out only where the journal could not be written.  The last
+ * EVENTS_KEPT of each tenant are in memory; a client that asks for older ones gets the first seq
+ * that is left.  A slow follower does not hold up others: it continues where it was.
  */
 #include "cayd/sandbox/sandbox.h"
 
-#define EVENTS_KEPT 16384
+#define EVENTS_KEPT 8192 /* of a tenant */
+/* With many tenants each keeps an equal part of this, and at least EVENTS_KEPT_MIN. */
+#define EVENTS_KEPT_ALL 65536
+#define EVENTS_KEPT_MIN 16
 
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
 /* Observer: record the new state of a sandbox; a warm one has no events. */
@@ -20,9 +24,14 @@ void events_retry_unwritten(struct cayd *c, uint64_t now);
 /* Progress of a pull, for the tenant's followers without a filter. */
 void event_send_image_progress(struct cayd *c, const struct id *tenant,
 			       const struct image_progress *now);
+/* A sandbox of any tenant is held or goes on, for the operator's followers without a filter. */
+void event_send_hold(struct cayd *c, const struct hold_event *e);
 /* A change of a template, for all followers without a filter. */
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
 /* End the streams of followers whose key or tenant is not valid any more. */
 void events_drop_unauthorized(struct cayd *c);
+/* A tenant is deleted; and at start, forget those of tenants that are. */
+void events_forget_tenant(struct cayd *c, const struct id *tenant);
+[[nodiscard]] int events_recover(struct cayd *c, struct cay_err *err);
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
 #endif

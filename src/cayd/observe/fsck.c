@@ -10,6 +10,7 @@
 #include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/observe/event.h"
+#include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
 #include "cayd/template/template.h"
@@ -26,6 +27,8 @@
 struct keeper_list {
 	struct verb_list_row *rows;
 	size_t n, room;
+	struct id stuck; /* one of the n_stuck sandboxes whose files cannot be removed */
+	uint32_t n_stuck;
 };
 
 static void keeper_list_fini(struct keeper_list *f)
@@ -39,6 +42,8 @@ static int keeper_list_append(struct keeper_list *f, const struct verb_list_repl
 {
 	if (page->more && !page->n_rows)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper's list changes too fast");
+	f->stuck = page->stuck;
+	f->n_stuck = page->n_stuck;
 	if (!page->n_rows)
 		return 0;
 	if (f->n + page->n_rows > f->room) {
@@ -183,7 +188,11 @@ static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_e
 
 static int on_recovery_event(void *arg, const struct db_event *e, struct cay_err *)
 {
-	(void)event_restore(arg, e, NULL);
+	struct cayd *c = arg;
+	struct cay_err why = {};
+
+	if (event_restore(c, e, &why) < 0)
+		log_error(&c->log, "ignoring an event of the journal: %s", why.msg);
 	return 0;
 }
 
@@ -192,13 +201,13 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 	struct cayd *c = arg;
 	struct cay_err why = {};
 
-	int r = e->id.noun == ID_TEMPLATE ? template_restore(c, e, &why)
-		: e->id.noun == ID_KEY    ? key_restore(c, e, &why)
-					  : tenant_restore(c, e, &why);
+	int r = e->id.noun == ID_TEMPLATE  ? template_restore(c, e, &why)
+		: e->id.noun == ID_KEY     ? key_restore(c, e, &why)
+		: e->id.noun == ID_SANDBOX ? kept_key_restore(c, e, &why)
+					   : tenant_restore(c, e, &why);
 
 	if (r < 0)
-		log_error(&c->log, "ignoring a tenant, key or template of the journal: %s",
-			  why.msg);
+		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);
 	return 0;
 }
 
@@ -262,6 +271,39 @@ static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
 	}
 }
 
+static void on_foreign_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
+{
+	struct cayd *c = arg;
+
+	cay_closep(&fd);
+	if (outcome->code)
+		log_error(&c->log, "cannot end a foreign sandbox: %s", outcome->msg);
+	if (!--c->foreign_ending)
+		db_loss_accept_finish(c->db_dir);
+}
+
+/* End a sandbox that the journal lacks. */
+static void foreign_end(struct cayd *c, const struct verb_list_row *row)
+{
+	struct verb_sandbox q = { .sandbox = row->sandbox, .generation = row->generation };
+	char id[ID_TEXT_LEN + 1];
+
+	id_format(&row->sandbox, id);
+	log_warn(&c->log, "ending %s, which is not in the journal", id);
+	c->foreign_ending++;
+	keeper_call(c->keeper, VERB_REMOVE, &q, -EBADF, on_foreign_removed, c);
+}
+
+/* The operator accepted a journal that lost its past. */
+static void recovery_end_foreign(struct cayd *c, const struct keeper_list *f)
+{
+	c->foreign_ending++; /* until all of them are begun */
+	for (size_t i = 0; i < f->n; i++)
+		if (!sandbox_find(c->sandboxes, &f->rows[i].sandbox))
+			foreign_end(c, &f->rows[i]);
+	on_foreign_removed(c, &(struct cay_err){}, NULL, -EBADF);
+}
+
 /* List the machine twice, and open pidfds in between. */
 static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
 				    struct keeper_list *again, struct cay_err *err)
@@ -279,6 +321,8 @@ static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
 	if (r >= 0) {
 		recovery_warn_foreign(c, again);
 		recovery_adopt_all(c, first, fds, again);
+		if (db_loss_is_accepted(c->db_dir))
+			recovery_end_foreign(c, again);
 	}
 	free(fds);
 	return r;
@@ -286,12 +330,14 @@ static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
 
 int recovery_run(struct cayd *c, struct cay_err *err)
 {
-	struct db_reader reader = { .row = on_recovery_row,
-				    .event = on_recovery_event,
-				    .bad = on_recovery_bad_row,
-				    .events = EVENTS_KEPT,
-				    .arg = c,
-				    .entry = on_recovery_entry };
+	struct db_reader reader = {
+		.row = on_recovery_row,
+		.event = on_recovery_event,
+		.bad = on_recovery_bad_row,
+		.events = DB_NUMBER_MAX, /* the last number of each tenant is in one */
+		.arg = c,
+		.entry = on_recovery_entry
+	};
 	struct keeper_list first = {}, again = {};
 	int r = db_load(c->db, &reader, err);
 
@@ -312,7 +358,7 @@ struct fsck_pass {
 	struct keeper_list facts;
 	struct verb_list q;
 	uint64_t began;
-	bool repair;
+	bool repair, end_foreign;
 };
 
 struct fsck_findings {
@@ -404,6 +450,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });
 		return true;
 	case FSCK_FOREIGN:
+	case FSCK_TRASH:
 	case FSCK_NUM:
 		break;
 	}
@@ -431,10 +478,19 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 		if (k->repair && f->n)
 			f->rows[f->n - 1].repaired = fsck_repair_sandbox(sb, kind);
 	}
-	for (size_t i = 0; i < k->facts.n; i++)
-		if (!sandbox_find(c->sandboxes, &k->facts.rows[i].sandbox))
-			fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
-					 fsck_details[FSCK_FOREIGN]);
+	for (size_t i = 0; i < k->facts.n; i++) {
+		if (sandbox_find(c->sandboxes, &k->facts.rows[i].sandbox))
+			continue;
+		fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
+				 fsck_details[FSCK_FOREIGN]);
+		if (k->end_foreign) {
+			foreign_end(c, &k->facts.rows[i]);
+			f->rows[f->n - 1].repaired = true;
+		}
+	}
+	if (k->facts.n_stuck)
+		fsck_finding_add(f, &k->rq->arena, &k->facts.stuck, FSCK_TRASH,
+				 fsck_details[FSCK_TRASH]);
 }
 
 static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)
@@ -474,7 +530,7 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
-static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
+static void fsck_request_start(struct cayd *c, struct request *rq, bool repair, bool end_foreign)
 {
 	struct fsck_pass *k = calloc(1, sizeof(*k));
 
@@ -482,19 +538,23 @@ static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 		request_no_memory(rq);
 		return;
 	}
-	*k = (struct fsck_pass){
-		.cayd = c, .rq = rq, .began = clk_boot_ns(c->clk), .repair = repair
-	};
+	*k = (struct fsck_pass){ .cayd = c,
+				 .rq = rq,
+				 .began = clk_boot_ns(c->clk),
+				 .repair = repair,
+				 .end_foreign = end_foreign };
 	request_watch_client(&k->rq);
 	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
 void op_system_fsck(struct cayd *c, struct request *rq)
 {
-	fsck_request_start(c, rq, false);
+	fsck_request_start(c, rq, false, false);
 }
 
 void op_system_repair(struct cayd *c, struct request *rq)
 {
-	fsck_request_start(c, rq, true);
+	const struct repair_query *q = rq->query;
+
+	fsck_request_start(c, rq, true, q->end_foreign);
 }

@@ -6,7 +6,8 @@
  *
  * Start is recovery: recovery_run() reads the journal, lists the machine and lets life decide
  * what becomes of each sandbox.  The operation makes the same comparison while everything runs.
- * A sandbox that the journal lacks is reported, never adopted and never ended.
+ * A sandbox that the journal lacks is foreign: it is reported, and ended only when the operator
+ * says so.
  */
 #include "cayd/sandbox/sandbox.h"
 

@@ -183,7 +183,8 @@ static void claim_send_limits(struct claim_call *k)
 	if (sb->claim.limits_to_set & LIMIT_PIDS)
 		q.pids = (uint32_t)l->pids;
 	k->parts_left++;
-	keeper_call(sb->cayd->keeper, VERB_LIMITS, &q, -EBADF, on_claim_limits_set, k);
+	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_LIMITS, &q, on_claim_limits_set,
+			k);
 }
 
 void claim_start(struct sandbox *sb)

@@ -12,10 +12,13 @@ struct sandbox_count {
 	enum count_kind kind;
 	struct id tenant; /* zeros for a template */
 	unsigned n;
+	unsigned groups;  /* of a tenant: rows of COUNT_GROUP */
+	struct grant sum; /* of a tenant */
 	char text[];
 };
 
 struct sandbox_counts {
+	struct grant total;
 	struct sandbox_count *of[BUCKETS];
 };
 
@@ -38,6 +41,12 @@ static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_cou
 	return at;
 }
 
+static struct sandbox_count *sandbox_counts_find_tenant(const struct sandbox_counts *t,
+							const struct id *tenant)
+{
+	return *sandbox_counts_find(t, COUNT_TENANT, tenant, "");
+}
+
 static void sandbox_counts_increment(struct sandbox_counts *t, enum count_kind kind,
 				     const struct id *tenant, const char *text)
 {
@@ -52,6 +61,8 @@ static void sandbox_counts_increment(struct sandbox_counts *t, enum count_kind k
 		(*at)->kind = kind;
 		(*at)->tenant = *tenant;
 		memcpy((*at)->text, text, strlen(text));
+		if (kind == COUNT_GROUP) /* its tenant is counted first */
+			sandbox_counts_find_tenant(t, tenant)->groups++;
 	}
 	(*at)->n++;
 }
@@ -68,6 +79,23 @@ static void sandbox_counts_decrement(struct sandbox_counts *t, enum count_kind k
 		return;
 	*at = c->next;
 	free(c);
+	c = kind == COUNT_GROUP ? sandbox_counts_find_tenant(t, tenant) : NULL;
+	if (c)
+		c->groups--;
+}
+
+/* Replace what it is counted with in the sums of its tenant and of the node. */
+static void sandbox_counts_set_grant(struct sandbox_counts *t, struct sandbox *sb,
+				     const struct grant *to)
+{
+	struct sandbox_count *c = sandbox_counts_find_tenant(t, &sb->info.tenant);
+
+	if (!(sb->count.kinds & 1u << COUNT_TENANT))
+		return;
+	assert(c);
+	c->sum = grant_replace(&c->sum, &sb->count.granted, to);
+	t->total = grant_replace(&t->total, &sb->count.granted, to);
+	sb->count.granted = *to;
 }
 
 /* The kinds it counts as, a bit each. */
@@ -83,7 +111,10 @@ static unsigned sandbox_count_kinds(const struct sandbox *sb)
 static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *sb, unsigned to)
 {
 	static const struct id nobody;
+	struct grant granted = grant_of_limits(&sb->info.limits,
+					       sb->resize.has_wanted ? &sb->resize.wanted : NULL);
 
+	sandbox_counts_set_grant(t, sb, &(struct grant){});
 	for (unsigned kind = 0; kind < COUNT_KINDS; kind++) {
 		const struct id *tenant = kind == COUNT_TEMPLATE ? &nobody : &sb->info.tenant;
 		const char *text = kind == COUNT_GROUP      ? sb->info.group
@@ -96,6 +127,7 @@ static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *s
 			sandbox_counts_decrement(t, kind, tenant, text);
 	}
 	sb->count.kinds = to;
+	sandbox_counts_set_grant(t, sb, &granted);
 }
 
 void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb)
@@ -116,4 +148,23 @@ unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind
 		t, kind, kind == COUNT_TEMPLATE ? &nobody : tenant, text ? text : "");
 
 	return c ? c->n : 0;
+}
+
+struct tenant_usage sandbox_counts_get_usage(const struct sandbox_counts *t,
+					     const struct id *tenant)
+{
+	const struct sandbox_count *c = sandbox_counts_find_tenant(t, tenant);
+
+	return c ? (struct tenant_usage){ .sandboxes = c->n,
+					  .groups = c->groups,
+					  .memory_bytes = c->sum.memory_bytes,
+					  .cpu_milli = c->sum.cpu_milli,
+					  .pids = c->sum.pids,
+					  .disk_bytes = c->sum.disk_bytes }
+		 : (struct tenant_usage){};
+}
+
+struct grant sandbox_counts_get_total(const struct sandbox_counts *t)
+{
+	return t->total;
 }

@@ -64,6 +64,7 @@ static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status
 				 .reason = END_EXIT,
 				 .code = e->signal || e->exit_code };
 	const char *name = sigabbrev_np(e->signal);
+	enum end_reason reason;
 	char text[16];
 	int n = snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
 
@@ -71,8 +72,8 @@ static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status
 	sb->info.end.exit_code = e->exit_code;
 	sb->info.end.signal = e->signal && n > 0 ? sandbox_copy_text(sb, text) : NULL;
 	sb->entrypoint_poll.ended = true;
-	if (e->signal == SIGKILL && oom_detect(sb))
-		ev.reason = END_OOM;
+	if (e->signal == SIGKILL && oom_detect(sb, &reason))
+		ev.reason = reason;
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;
 }

@@ -17,6 +17,11 @@ static const struct {
 	[VERB_DISK_PROJECT] = { .bytes = true, .inodes = true },
 };
 
+static uint64_t limits_lower(uint64_t limit, uint64_t ceiling)
+{
+	return ceiling && ceiling < limit ? ceiling : limit;
+}
+
 int limits_resolve(const struct cayd *c, const struct sandbox_create *spec, struct limits *ret,
 		   struct cay_err *err)
 {
@@ -32,9 +37,12 @@ int limits_resolve(const struct cayd *c, const struct sandbox_create *spec, stru
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "limits.disk_inodes",
 				      "this node cannot limit the number of files" HINT_INODES);
 	if (!ret->has_disk_bytes)
-		ret->disk_bytes = memory ? ret->memory_bytes / 2 : bytes ? DISK_BYTES : 0;
+		ret->disk_bytes = limits_lower(memory  ? ret->memory_bytes / 2
+					       : bytes ? DISK_BYTES
+						       : 0,
+					       spec->disk_ceiling);
 	if (!ret->has_disk_inodes)
-		ret->disk_inodes = inodes ? DISK_INODES : 0;
+		ret->disk_inodes = limits_lower(inodes ? DISK_INODES : 0, spec->inode_ceiling);
 	ret->has_disk_bytes = bytes;
 	ret->has_disk_inodes = inodes;
 	return 0;

@@ -6,12 +6,12 @@
 #include "cgroup/cgroup.h"
 
 /* Blocks briefly: a few cgroup files, and only when a sandbox ends badly. */
-bool oom_detect(struct sandbox *sb)
+bool oom_detect(struct sandbox *sb, enum end_reason *ret)
 {
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
 	struct end *e = &sb->info.end;
 	struct cgroup_usage now = {};
-	char why[96];
+	char why[128];
 	int n;
 
 	if (cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) < 0 ||
@@ -22,7 +22,9 @@ bool oom_detect(struct sandbox *sb)
 	e->has_memory_limit = e->has_memory_peak = true;
 	e->memory_limit_bytes = sb->info.limits.memory_bytes;
 	e->memory_peak_bytes = now.memory_peak;
-	n = snprintf(why, sizeof(why), "memory limit %llu, peak %llu",
+	*ret = now.limit_hits ? END_OOM : END_NODE_OOM;
+	n = snprintf(why, sizeof(why), "%smemory limit %llu, peak %llu",
+		     now.limit_hits ? "" : "the machine had no memory left; ",
 		     (unsigned long long)e->memory_limit_bytes,
 		     (unsigned long long)e->memory_peak_bytes);
 	sb->end_detail = n > 0 && n < (int)sizeof(why) ? sandbox_copy_text(sb, why) : NULL;

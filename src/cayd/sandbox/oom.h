@@ -2,7 +2,7 @@
 #ifndef CAY_CAYD_SANDBOX_OOM_H
 #define CAY_CAYD_SANDBOX_OOM_H
 /*
- * oom - whether a sandbox ended because of its memory limit
+ * oom - whether a sandbox ended because memory ran out: its limit, or the machine's
  *
  * Called when its PID 1 or its entrypoint was killed and cayd did not do it, while its cgroup
  * exists.  The kernel counts OOM kills but does not name the process, so the answer is
@@ -10,6 +10,7 @@
  */
 #include "cayd/sandbox/sandbox.h"
 
-/* True: the evidence is in info.end and end_detail, which live as long as the sandbox. */
-bool oom_detect(struct sandbox *sb);
+/* True: the evidence is in info.end and end_detail, which live as long as the sandbox.  *ret is
+ * END_OOM when it was its own limit, else END_NODE_OOM. */
+bool oom_detect(struct sandbox *sb, enum end_reason *ret);
 #endif

@@ -30,6 +30,7 @@ static void resize_revert(struct sandbox *sb, const struct resize *z, const stru
 	if (!z->is_revert && sandbox_is_running_or_paused(sb) && resize_start(sb, NULL, true))
 		return;
 	sb->resize.has_wanted = false;
+	sandbox_recount(sb);
 	sandbox_save(sb, true);
 }
 
@@ -60,6 +61,7 @@ static void resize_finish(struct resize *z, const struct cay_err *outcome)
 	if (!outcome->code) {
 		sb->info.limits = sb->resize.wanted;
 		sb->resize.has_wanted = false;
+		sandbox_recount(sb);
 		sandbox_save(sb, true);
 	} else if (outcome->code != CAY_E_UNAVAILABLE && outcome->code != CAY_E_CAPACITY) {
 		resize_revert(sb, z, outcome);
@@ -106,7 +108,8 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 	if (err.code)
 		resize_finish(z, &err);
 	else
-		keeper_call(sb->cayd->keeper, VERB_LIMITS, &q, -EBADF, on_resize_limits_set, z);
+		keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_LIMITS, &q,
+				on_resize_limits_set, z);
 }
 
 static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
@@ -139,19 +142,26 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 
 	if (!sb)
 		return;
+	if (rq->actor.one_sandbox) {
+		request_refuse(rq, CAY_E_FORBIDDEN, "a token cannot change limits");
+		return;
+	}
 	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
 			       sb->resize.has_wanted ? "another change of its limits is under way"
 						     : "the sandbox is not running");
 		return;
 	}
-	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0) {
+	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0 ||
+	    c->hooks->limits_check(c, sb, &sb->resize.wanted, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
 	sb->resize.has_wanted = true;
+	sandbox_recount(sb);
 	if (!resize_start(sb, rq, false)) {
 		sb->resize.has_wanted = false;
+		sandbox_recount(sb);
 		request_no_memory(rq);
 	}
 }

@@ -7,6 +7,9 @@
 #include "cayd/core/list.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
+#include "cayd/sandbox/disk-watch.h"
+#include "cayd/sandbox/ended.h"
+#include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
@@ -16,6 +19,7 @@
 
 #define BUCKETS 16384
 #define POOL_MAX KIB(256)
+#define END_RESERVE KIB(1) /* of the pool, for the texts of its end */
 #define FAILED_KEPT_NS (UINT64_C(3600) * NS_PER_S)
 
 struct sandboxes {
@@ -26,6 +30,7 @@ struct sandboxes {
 	struct sandbox *newest, *oldest;
 	struct sandbox_counts *counts;
 	struct sandbox_due due;
+	struct ended_records ended;
 	uint64_t end_counts[END_NUM_REASONS];
 	uint64_t seq;
 	unsigned n, n_ended, n_ending;
@@ -108,12 +113,14 @@ static bool sandbox_is_of_tenant(const struct sandbox *sb, const struct id *tena
 	return id_eq(&sb->info.tenant, tenant);
 }
 
-struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
-				       const struct id *id)
+struct sandbox *sandbox_find_of_actor(struct sandboxes *all, const struct actor *by,
+				      const struct id *id)
 {
 	struct sandbox *sb = sandbox_find(all, id);
 
-	return sb && sandbox_is_of_tenant(sb, tenant) ? sb : NULL;
+	return sb && sandbox_is_of_tenant(sb, &by->tenant) && actor_has_group(by, sb->info.group)
+		       ? sb
+		       : NULL;
 }
 
 /* A sandbox that is ending does not hold its name any more. */
@@ -205,6 +212,11 @@ const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
 	return all->counts;
 }
 
+void sandbox_recount(struct sandbox *sb)
+{
+	sandbox_counts_update(sb->cayd->sandboxes->counts, sb);
+}
+
 unsigned sandboxes_count_placed(const struct sandboxes *all)
 {
 	return all->n - all->n_ended - all->n_ending;
@@ -213,6 +225,16 @@ unsigned sandboxes_count_placed(const struct sandboxes *all)
 unsigned sandboxes_count_live(const struct sandboxes *all)
 {
 	return all->n - all->n_ended;
+}
+
+/* Clients see it in cursors.  It grows with the clock, since a count would tell each tenant how
+ * many sandboxes others create. */
+static uint64_t sandboxes_next_seq(struct sandboxes *all)
+{
+	uint64_t now = clk_wall_ns(all->cayd->clk) / 1000;
+
+	all->seq = now > all->seq ? now : all->seq + 1;
+	return all->seq;
 }
 
 /* Index it by name and key, and as the newest. */
@@ -262,6 +284,7 @@ static void sandbox_free(struct sandbox *sb)
 {
 	free(sb->revoked);
 	arena_fini(&sb->arena);
+	arena_fini(&sb->labels_arena);
 	free(sb);
 }
 
@@ -273,8 +296,11 @@ static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
 	if (sb->idempotency_key)
 		LIST_UNLINK(all->by_key[sandbox_text_bucket(sb->idempotency_key)], sb, next_by_key);
 	sandbox_unlink_order(all, sb);
+	ended_remove(&all->ended, sb);
 	all->n--;
 	all->n_ended--;
+	kept_key_add(sb);
+	db_sandbox_delete(all->cayd->db, &sb->info.id, NULL, NULL);
 	sandbox_free(sb);
 }
 
@@ -286,15 +312,18 @@ void sandboxes_forget_expired(struct cayd *c, uint64_t now)
 	while (sb) {
 		struct sandbox *newer = sb->newer;
 
-		/* or more records of ended sandboxes than live sandboxes are allowed */
-		bool old = now >= sb->forget_boot_ns || all->n_ended > c->settings.max_sandboxes;
-
-		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
-			db_sandbox_delete(c->db, &sb->info.id, NULL, NULL);
+		if (life_is_finished(&sb->life) && now >= sb->forget_boot_ns &&
+		    !sandbox_is_in_use(sb))
 			sandbox_forget(all, sb);
-		}
 		sb = newer;
 	}
+	while ((sb = ended_find_excess(&all->ended, c->settings.max_sandboxes)))
+		sandbox_forget(all, sb);
+}
+
+bool sandbox_is_in_use(const struct sandbox *sb)
+{
+	return sb->holds || sb->waiters;
 }
 
 void sandbox_release(struct sandbox *sb)
@@ -324,6 +353,8 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
+	if (sb->life.state != SB_PAUSED)
+		sb->info.hold = NULL;
 	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
 	sandbox_notify_observers(sb, SANDBOX_STATE_CHANGED);
 	all->n_ending += sb->life.state == SB_ENDING;
@@ -334,6 +365,8 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	if (sandbox_describe(sb)->has_end && !sb->life.warm)
 		all->end_counts[sb->info.end.reason]++;
 	uid_range_release(all, sb->uid_range);
+	sandbox_drop_private(sb); /* before its row is written */
+	ended_add(&all->ended, sb);
 	all->n_ended++;
 	if (sb->life.failed && kept < FAILED_KEPT_NS)
 		kept = FAILED_KEPT_NS;
@@ -358,7 +391,8 @@ static struct life_terms sandbox_life_terms(const struct cayd *c, const struct s
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
 		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
-		.max_ns = c->settings.max_ttl_ms * NS_PER_MS,
+		.max_ns =
+			(spec->max_ttl_ms ? spec->max_ttl_ms : c->settings.max_ttl_ms) * NS_PER_MS,
 		.entry = spec->has_entrypoint || spec->image_entrypoint,
 		.on_exit = (uint8_t)spec->on_exit,
 	};
@@ -398,13 +432,13 @@ static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *
 	    (spec->template && !sb->info.template) || (spec->group && !sb->info.group) ||
 	    (spec->timezone && !sb->info.timezone) ||
 	    (key->key.n && (!sb->idempotency_key || !sb->idempotency_hash)) ||
-	    sandbox_copy_map(sb, &spec->labels, &sb->info.labels) < 0 ||
+	    sandbox_set_labels(sb, &spec->labels) < 0 ||
 	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
 	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
 	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0)
 		return -ENOMEM;
-	return sandbox_record_check_size(sb);
+	return sb->arena.left < END_RESERVE ? -E2BIG : sandbox_record_check_size(sb);
 }
 
 static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
@@ -443,12 +477,17 @@ static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
 				 const struct idempotency_key *key, struct sandbox **ret,
 				 struct cay_err *err)
 {
+	int r;
+
 	*ret = sandbox_find_by_key(all, tenant, key->key);
 	if (*ret && !str_eq((*ret)->idempotency_hash, key->body_hash))
 		return cay_fail(err, CAY_E_KEY_REUSED,
 				"this idempotency key was used for another request");
 	if (*ret)
 		return 0;
+	r = kept_key_check(all->cayd, tenant, key, err);
+	if (r < 0)
+		return r;
 	*ret = spec->name ? sandbox_find_by_name(all, tenant, spec->name) : NULL;
 	return *ret ? sandbox_check_same_spec(*ret, spec, err) : 0;
 }
@@ -496,7 +535,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 					"journal keeps of one sandbox");
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "create a sandbox");
 	}
-	sb->seq = ++all->seq;
+	sb->seq = sandboxes_next_seq(all);
 	if (warm) { /* its deadlines begin with the claim */
 		sb->life = life_new(&sb->info.id, sb->life.born_ns, LIFE_NEVER, LIFE_NEVER,
 				    LIFE_NEVER);
@@ -544,7 +583,7 @@ int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 	sandbox_counts_update(all->counts, sb);
 	sb->claim.limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
 	sandbox_unlink_order(all, sb);
-	sb->seq = ++all->seq;
+	sb->seq = sandboxes_next_seq(all);
 	sandbox_index_names(all, sb);
 	(void)sandbox_apply_event(sb, &ev);
 	return 0;
@@ -580,6 +619,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	sb->info.group = sandbox_copy_text(sb, from->group);
 	sb->info.timezone = sandbox_copy_text(sb, from->timezone);
 	sb->info.entry = sandbox_copy_text(sb, from->entry);
+	sb->info.hold = from->hold ? disk_watch_hold_text : NULL;
 	sb->info.end.detail = sandbox_copy_text(sb, from->end.detail);
 	sb->info.end.signal = sandbox_copy_text(sb, from->end.signal);
 	sb->idempotency_key = sandbox_copy_text(sb, record->key);
@@ -589,7 +629,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !sb->info.image ||
 	    (sb->idempotency_key && !sb->idempotency_hash) ||
 	    hex_decode(record->image_digest, strlen(record->image_digest), sb->image, 32) < 0 ||
-	    sandbox_copy_map(sb, &from->labels, &sb->info.labels) < 0 ||
+	    sandbox_set_labels(sb, &from->labels) < 0 ||
 	    sandbox_copy_map(sb, &record->env, &sb->env) < 0 ||
 	    sandbox_copy_texts(sb, &from->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
@@ -607,12 +647,16 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",
 			       sb->info.end.detail ? sb->info.end.detail : "it failed to start");
-	if (!life_is_finished(life))
+	if (life_is_finished(life)) /* the row may be of an older program, with all of them */
+		sandbox_drop_private(sb);
+	else
 		uid_range_reserve(all, sb->uid_range);
 	sandbox_notify_observers(sb, SANDBOX_RESTORED);
 	if (all->seq < seq)
 		all->seq = seq;
 	sandbox_index_insert(all, sb);
+	if (life_is_finished(life))
+		ended_add(&all->ended, sb);
 	*ret = sb;
 	return 0;
 }

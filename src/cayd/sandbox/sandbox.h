@@ -10,13 +10,17 @@
  */
 #include "cayd/core/cayd.h"
 #include "cayd/sandbox/observer.h"
+#include "cgroup/cgroup.h"
+#include "life/grant.h"
 #include "life/life.h"
 
 #define SANDBOX_FIRST_EPOCH 1
+#define LABELS_MAX 64
+#define LABELS_ARENA_MAX KIB(64)
 
 struct sandbox {
 	struct life life;
-	struct sandbox_info info; /* texts live in the arena */
+	struct sandbox_info info; /* texts live in the arena, labels in theirs */
 	struct field_map env;
 	struct field_texts entrypoint;
 	struct field_list services;                     /* struct service_spec */
@@ -42,7 +46,7 @@ struct sandbox {
 	uv_poll_t *pid1_poll;
 	int pidfd;
 	struct sandbox_waiter *waiters;
-	struct arena arena;
+	struct arena arena, labels_arena;
 
 	/* each the state of the module of its name */
 	struct {
@@ -56,11 +60,19 @@ struct sandbox {
 		bool under_way, ended;
 	} entrypoint_poll;
 	struct {
-		unsigned kinds; /* what it is counted as, a bit for each enum count_kind */
+		unsigned kinds;       /* what it is counted as, a bit for each enum count_kind */
+		struct grant granted; /* what it is counted with */
 	} count;
 	struct {
 		bool disk_query_pending;
+		bool known, disk_known; /* by the last sample (usage-sample.c) */
+		struct cgroup_usage now;
+		uint64_t disk_bytes;
 	} usage;
+	struct {
+		uint64_t written, base; /* bytes: last seen, and when the disk became short */
+		uint64_t since;         /* the shortage that base is of; 0: none */
+	} disk_watch;
 	struct {
 		struct create_slot *slot; /* NULL unless a create waits for it */
 	} create;
@@ -68,6 +80,10 @@ struct sandbox {
 		struct warm_pool *of; /* NULL unless it is warm */
 		struct sandbox *next;
 	} pool;
+	struct {
+		struct sandbox *newer, **at; /* of its tenant's ended ones */
+		unsigned weight;             /* 0: it is not among them */
+	} ended;
 	struct {
 		bool unwritten; /* its last event could not be written */
 	} event;
@@ -94,9 +110,11 @@ struct idempotency_key {
 				 size_t n_observers, struct cay_err *err);
 /* Of any tenant: for cayd itself. */
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
-/* For a request: NULL for a sandbox of another tenant. */
-struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
-				       const struct id *id);
+/* For a request: NULL for a sandbox that its actor may not have. */
+struct sandbox *sandbox_find_of_actor(struct sandboxes *all, const struct actor *by,
+				      const struct id *id);
+/* Set the group that a request names to its actor's; false if it names another and was refused. */
+[[nodiscard]] bool request_bind_group(struct request *rq, const char **group);
 /* The sandbox in the path; NULL if the request was answered. */
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq);
 /* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
@@ -126,9 +144,10 @@ struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
 				  struct sandbox **ret, struct cay_err *err);
 /* Reply with the sandbox once it has reached the condition. */
 void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
-/* Reply with a list; `unsaved`: only once the journal has what it shows. */
-void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
-		     bool unsaved);
+/* Reply with a finished page, which is freed; `unsaved`: only once the journal has what it shows.
+ */
+struct list_page;
+void sandboxes_reply(struct cayd *c, struct request *rq, struct list_page *page, bool unsaved);
 /* Its public form, with times of now. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb);
 /* Reply to the requests whose condition is reached. */
@@ -141,6 +160,10 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 				     struct field_texts *ret);
 [[nodiscard]] int sandbox_copy_map(struct sandbox *sb, const struct field_map *in,
 				   struct field_map *ret);
+/* Replace its labels by a copy of these; -ENOMEM leaves them as they are. */
+[[nodiscard]] int sandbox_set_labels(struct sandbox *sb, const struct field_map *labels);
+/* Of an ended sandbox: drop what no reader needs (variables, services, entrypoint). */
+void sandbox_drop_private(struct sandbox *sb);
 /* Whether a client may set these labels. */
 [[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
 [[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
@@ -149,6 +172,8 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 /* From transition.c: the state has changed; a call that held the pointer is over. */
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
+/* Whether a call or a waiting request has a pointer to it. */
+bool sandbox_is_in_use(const struct sandbox *sb);
 void sandboxes_forget_expired(struct cayd *c, uint64_t now);
 /* The keeper is connected again: retry now what waits to be retried. */
 void sandboxes_retry_now(struct cayd *c);
@@ -163,6 +188,8 @@ struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
 /* How many ended by each reason since start; END_NUM_REASONS of them. */
 const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
+/* Its limits, or those it is about to get, have changed. */
+void sandbox_recount(struct sandbox *sb);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
 /* Allocate another id range. The old one is in use by a sandbox that the journal lacks, so it stays
  * reserved. */

@@ -62,9 +62,17 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 {
 	struct effect_call *call = arg, c = *call;
 	struct verb_start_reply started = {};
+	struct verb_remove_reply removed;
 	struct cay_err err = *outcome;
 
 	free(call);
+	if (!err.code && c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING) {
+		memcpy(&removed, reply, sizeof(removed));
+		if (removed.cpu_ns != UINT64_MAX) { /* a repeated one finds none */
+			c.sandbox->info.has_cpu = true;
+			c.sandbox->info.cpu_ms = removed.cpu_ns / NS_PER_MS;
+		}
+	}
 	if (!err.code && c.effect == DO_START) {
 		memcpy(&started, reply, sizeof(started));
 		if (failpoint_hit(FAULT_CREATE_STARTED) < 0)
@@ -89,7 +97,8 @@ static void effect_call_keeper(struct sandbox *sb, enum life_effect effect, enum
 		return;
 	}
 	*call = (struct effect_call){ sb, effect, sb->life.generation };
-	keeper_call(sb->cayd->keeper, number, request, -EBADF, on_effect_keeper_reply, call);
+	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, number, request, on_effect_keeper_reply,
+			call);
 }
 
 static void effect_prepare_sandbox(struct sandbox *sb)
@@ -242,10 +251,15 @@ void sandbox_save(struct sandbox *sb, bool wait)
 
 /* The detail of an end when its caller gives none. */
 static const char *const end_reason_details[END_NUM_REASONS] = {
-	[END_EXIT] = "its entrypoint ended",       [END_OOM] = "it exceeded its memory limit",
-	[END_KILLED] = "ended by a client",        [END_TTL] = "it reached its time to live",
-	[END_IDLE] = "it was idle for too long",   [END_EVICTED] = "it was evicted to make room",
-	[END_START_FAILED] = "it failed to start", [END_NODE_LOST] = "the machine lost it",
+	[END_EXIT] = "its entrypoint ended",
+	[END_OOM] = "it exceeded its memory limit",
+	[END_KILLED] = "ended by a client",
+	[END_TTL] = "it reached its time to live",
+	[END_IDLE] = "it was idle for too long",
+	[END_EVICTED] = "it was evicted to make room",
+	[END_START_FAILED] = "it failed to start",
+	[END_NODE_LOST] = "the machine lost it",
+	[END_NODE_OOM] = "the machine had no memory left for it",
 };
 
 static void sandbox_set_end(struct sandbox *sb)
@@ -339,6 +353,7 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 	struct life_event ev = { .kind = LIFE_GONE,
 				 .generation = sb->life.generation,
 				 .reason = END_KILLED };
+	enum end_reason reason;
 	char why[96];
 	int status = 0, n;
 
@@ -370,8 +385,8 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 	}
 	/* no process inside can send SIGKILL to PID 1 */
 	if ((sb->info.end.inferred || (ev.reason == END_SIGNAL && WTERMSIG(status) == SIGKILL)) &&
-	    oom_detect(sb))
-		ev.reason = END_OOM;
+	    oom_detect(sb, &reason))
+		ev.reason = reason;
 	sandbox_unwatch_pid1(sb);
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;

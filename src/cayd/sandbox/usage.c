@@ -83,7 +83,7 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
 	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {
 		l->sandbox->usage.disk_query_pending = true;
-		keeper_call(l->keeper, VERB_USAGE, &q, -EBADF, on_usage_disk_reply, l);
+		keeper_call_for(l->keeper, &l->tenant, VERB_USAGE, &q, on_usage_disk_reply, l);
 	} else {
 		usage_reply(l);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* waiters - requests that are answered when their sandbox reaches a condition */
 #include "cayd/core/deferred-reply.h"
+#include "cayd/core/list-page.h"
 #include "cayd/core/list.h"
 #include "cayd/sandbox/sandbox.h"
 
@@ -13,12 +14,24 @@ struct sandbox_waiter {
 
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 
 	if (!sb)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 	return sb;
+}
+
+bool request_bind_group(struct request *rq, const char **group)
+{
+	const char *own = rq->actor.group;
+
+	if (own[0] && *group && !str_eq(*group, own)) {
+		request_refuse(rq, CAY_E_FORBIDDEN, "the credential is bound to another group");
+		return false;
+	}
+	if (own[0])
+		*group = own;
+	return true;
 }
 
 /* In memory; the journal may not have it yet. */
@@ -169,29 +182,21 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 	free(h);
 }
 
-void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
-		     bool unsaved)
+void sandboxes_reply(struct cayd *c, struct request *rq, struct list_page *page, bool unsaved)
 {
-	struct list_reply *h = unsaved ? malloc(sizeof(*h)) : NULL;
-	struct jw w;
+	struct list_reply *h;
 
 	if (!unsaved) {
-		request_reply_json(rq, &sandbox_list_table, list);
+		list_page_reply(page, rq);
 		return;
 	}
-	if (h) {
-		*h = (struct list_reply){ rq, c->db, db_get_stats(c->db).failed,
-					  BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
-		w = jw_to(&h->body);
-		field_encode(&sandbox_list_table, NULL, list, &w);
-	}
-	if (!h || jw_finish(&w) < 0) {
-		if (h)
-			buf_fini(&h->body);
-		free(h);
+	h = jw_finish(&page->w) < 0 ? NULL : malloc(sizeof(*h));
+	if (!h) {
+		buf_fini(&page->body);
 		request_no_memory(rq);
 		return;
 	}
+	*h = (struct list_reply){ rq, c->db, db_get_stats(c->db).failed, page->body };
 	request_watch_client(&h->rq);
 	db_barrier(c->db, on_list_reply_durable, h);
 }

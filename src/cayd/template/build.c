@@ -6,6 +6,7 @@
 #include "cayd/template/build-internal.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/tenant/admit.h"
+#include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
 #include "ops/package.h"
 #include "text/hex.h"
@@ -287,7 +288,7 @@ static void build_commit_send(struct build *b)
 	b->state = BUILD_COMMITTING;
 	b->call_pending = true;
 	b->commits++;
-	keeper_call(b->cayd->keeper, VERB_IMAGE_COMMIT, &q, -EBADF, on_build_committed, b);
+	keeper_call_for(b->cayd->keeper, &b->tenant, VERB_IMAGE_COMMIT, &q, on_build_committed, b);
 }
 
 /* Without a quota its own size is unknown: count its parent's. */
@@ -438,7 +439,9 @@ static int build_start_sandbox(struct build *b, const struct sandbox_create *lik
 	/* the build is on disk, so limits of in-memory files do not apply */
 	if (like->storage == STORAGE_MEMORY)
 		spec.limits.has_disk_bytes = spec.limits.has_disk_inodes = false;
-	r = admit_and_create(b->cayd, &build_tenant, &spec, &key, false, &b->sandbox, err);
+	if (quota_bound_create(b->cayd, &build_tenant, &spec, err) < 0)
+		return -EINVAL;
+	r = admit_and_create(b->cayd, &build_tenant, &spec, &key, NULL, &b->sandbox, err);
 	if (r < 0)
 		return r;
 	b->sandbox->holds++;

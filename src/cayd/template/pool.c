@@ -8,6 +8,7 @@
 #include "cayd/template/package-layer.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/admit.h"
+#include "cayd/tenant/quota.h"
 #include "life/create-queue.h"
 
 /* Creates of clients go first, but only so long. */
@@ -169,10 +170,11 @@ static struct sandbox *pool_find_match(const struct warm_pool *s, const struct s
 	return sb;
 }
 
-bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec)
+const struct sandbox *pool_find_warm(const struct cayd *c, const struct sandbox_create *spec)
 {
-	return spec->template && !package_layer_is_needed(spec) &&
-	       pool_find_match(pool_find(c, spec->template), spec);
+	return spec->template && !package_layer_is_needed(spec)
+		       ? pool_find_match(pool_find(c, spec->template), spec)
+		       : NULL;
 }
 
 int pool_check_max(const struct cayd *c, const struct sandbox_create *spec, struct cay_err *err)
@@ -200,7 +202,7 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 		return cay_fail(err, CAY_E_CAPACITY, "no sandbox of '%s' is ready", spec->template);
 	if (!sb)
 		return pool_check_max(c, spec, err);
-	if (admit_check_and_evict(c, tenant, spec, true, err) < 0)
+	if (admit_check_and_evict(c, tenant, spec, sb, err) < 0)
 		return -ENOSR;
 	pool_remove_sandbox(sb);
 	pools_schedule_refill(c);
@@ -213,16 +215,38 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 	return 0;
 }
 
+/* The template's defaults that apply to every sandbox, without those of an owner. */
+static int template_make_warm_spec(const struct cayd *c, const struct template *t,
+				   struct sandbox_create *ret, struct cay_err *err)
+{
+	struct sandbox_create spec = t->info.defaults;
+
+	spec.template = t->info.name;
+	spec.name = spec.group = NULL;
+	spec.labels = spec.env = (struct field_map){};
+	spec.entrypoint = (struct field_texts){};
+	spec.services = (struct field_list){};
+	spec.has_entrypoint = spec.image_entrypoint = spec.has_ttl = spec.has_idle = false;
+	spec.on_exit = ON_EXIT_KEEP;
+	if (quota_bound_create(c, &warm_tenant, &spec, err) < 0)
+		return -EINVAL;
+	spec.limits.given = 0;
+	*ret = spec;
+	return 0;
+}
+
 /* End warm sandboxes that are surplus, or that the template has outdated. */
 static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 {
 	struct sandbox *sb = s->ready;
+	struct sandbox_create spec;
+	bool usable = t && sb && template_make_warm_spec(sb->cayd, t, &spec, NULL) >= 0;
 	uint64_t kept = 0;
 
 	while (sb) {
 		struct sandbox *next = sb->pool.next;
 
-		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
+		if (usable && kept < t->info.pool.min && warm_sandbox_can_become(sb, &spec))
 			kept++;
 		else
 			sandbox_end(sb, END_EVICTED, "its template has changed or needs fewer");
@@ -236,7 +260,7 @@ static bool pools_can_start_sandbox(struct cayd *c)
 	uint64_t now = clk_boot_ns(c->clk);
 
 	if (c->drain_ns || !keeper_is_up(c->keeper) || c->warm_pools->n_starting ||
-	    admit_check_node(c, &(struct cay_err){}) < 0)
+	    admit_check_node(c, &(struct grant){}, &(struct cay_err){}) < 0)
 		return false;
 	return (!q->n_creating && !q->n_waiting) ||
 	       now - c->warm_pools->last_start_ns >= STARVED_NS;
@@ -254,33 +278,19 @@ static bool pool_needs_sandbox(const struct cayd *c, const struct template *t,
 	       keeper_runtimes(c->keeper) & 1u << t->info.defaults.runtime;
 }
 
-/* The template's defaults that apply to every sandbox, without those of an owner. */
-static struct sandbox_create template_make_warm_spec(const struct template *t)
-{
-	struct sandbox_create spec = t->info.defaults;
-
-	spec.template = t->info.name;
-	spec.name = spec.group = NULL;
-	spec.labels = spec.env = (struct field_map){};
-	spec.entrypoint = (struct field_texts){};
-	spec.services = (struct field_list){};
-	spec.has_entrypoint = spec.image_entrypoint = spec.has_ttl = spec.has_idle = false;
-	spec.on_exit = ON_EXIT_KEEP;
-	spec.limits.given = 0;
-	return spec;
-}
-
 static void pool_start_sandbox(struct cayd *c, const struct template *t)
 {
-	struct sandbox_create spec = template_make_warm_spec(t);
+	struct sandbox_create spec;
 	struct warm_pool *s = pool_find_or_create(c, t->info.name);
 	struct cay_err err = {};
 	struct sandbox *sb;
+	struct grant more = grant_of_limits(&t->info.defaults.limits, NULL);
 
-	if (!s)
+	if (!s || admit_check_node(c, &more, NULL) < 0)
 		return;
 	c->warm_pools->last_start_ns = clk_boot_ns(c->clk);
-	if (sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
+	if (template_make_warm_spec(c, t, &spec, &err) < 0 ||
+	    sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
 		if (!s->n_failed)
 			log_error(&c->log, "cannot start a warm sandbox of '%s': %s", s->template,
 				  err.msg);

@@ -26,8 +26,8 @@ struct template;
 /* Whether its template may have one more sandbox. */
 [[nodiscard]] int pool_check_max(const struct cayd *c, const struct sandbox_create *spec,
 				 struct cay_err *err);
-/* Whether a warm sandbox matches the request. */
-bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec);
+/* A warm sandbox that matches the request, or NULL. */
+const struct sandbox *pool_find_warm(const struct cayd *c, const struct sandbox_create *spec);
 /* Observers: a sandbox was restored; a sandbox changed.  Other than warm ones are ignored. */
 void pool_adopt_sandbox(struct sandbox *sb);
 void pool_sandbox_changed(struct sandbox *sb);

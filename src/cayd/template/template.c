@@ -4,9 +4,11 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
+#include "cayd/core/list-page.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/services-check.h"
 #include "cayd/template/pool.h"
+#include "cayd/tenant/quota.h"
 
 #define TEXT_MAX KIB(128)
 /* Limits of the schema (src/lib/ops/schemas.def). */
@@ -224,6 +226,8 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
 				      "more than %d together with the template's",
 				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
+	if (quota_bound_create(c, &rq->actor.tenant, ret, err) < 0)
+		return -EINVAL;
 	ret->limits.given = 0; /* all of them are set from now on */
 	return 0;
 }
@@ -402,18 +406,23 @@ void op_template_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
 	const struct templates *all = c->templates;
-	struct template_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
-	struct template_list list = { .templates = { rows, 0 } };
+	struct list_page page;
 	uint64_t at;
 
-	if (!cursor_parse(rq, q->cursor, rows, &at))
+	if (!cursor_parse(rq, q->cursor, &at))
 		return;
-	for (; at < all->n && list.templates.n < q->limit; at++)
-		if (template_is_visible(all->rows[at]))
-			rows[list.templates.n++] = template_describe_with_pool(c, all->rows[at]);
-	if (at < all->n)
-		list.next_cursor = cursor_format(rq, at);
-	request_reply_json(rq, &template_list_table, &list);
+	list_page_begin(&page, "templates");
+	for (; at < all->n && page.rows < q->limit; at++) {
+		struct template_info row;
+
+		if (!template_is_visible(all->rows[at]))
+			continue;
+		row = template_describe_with_pool(c, all->rows[at]);
+		if (!list_page_add(&page, &template_info_table, &row))
+			break;
+	}
+	list_page_finish(&page, at < all->n ? cursor_format(rq, at) : NULL);
+	list_page_reply(&page, rq);
 }
 
 static struct template *template_find_or_refuse(struct cayd *c, struct request *rq)

@@ -3,6 +3,8 @@
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/count.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
 
 static unsigned tenant_count_placed(struct sandboxes *all, const struct id *tenant,
@@ -35,25 +37,50 @@ static int node_sandbox_limit_check(struct cayd *c, struct cay_err *err)
 	return 0;
 }
 
-int admit_check_node(struct cayd *c, struct cay_err *err)
+int admit_check_node(struct cayd *c, const struct grant *more, struct cay_err *err)
 {
-	return node_sandbox_limit_check(c, err) < 0 ? -ENOSR : node_space_check(c, err);
+	int r = node_sandbox_limit_check(c, err);
+
+	if (r >= 0)
+		r = quota_check_node(c, &(struct grant){}, more, err);
+	return r < 0 ? -ENOSR : node_space_check(c, err);
+}
+
+static int admit_check_numbers(const struct cayd *c, const struct id *tenant,
+			       const struct sandbox_create *spec, struct cay_err *err)
+{
+	struct tenant_usage has =
+		sandbox_counts_get_usage(sandboxes_get_counts(c->sandboxes), tenant);
+	struct quotas q = quota_get(c, tenant);
+
+	if (has.sandboxes >= q.sandboxes)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu sandboxes",
+				(unsigned long long)has.sandboxes);
+	if (spec->group && q.has_groups && has.groups >= q.groups &&
+	    !tenant_count_placed(c->sandboxes, tenant, spec->group))
+		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu groups",
+				(unsigned long long)has.groups);
+	return 0;
 }
 
 /* *ret_group is the group whose quota is used up: only its sandboxes can make room. */
 static int admit_check_quota(struct cayd *c, const struct id *tenant,
-			     const struct sandbox_create *spec, bool is_warm,
+			     const struct sandbox_create *spec, const struct sandbox *warm,
 			     const char **ret_group, struct cay_err *err)
 {
 	const struct settings *s = &c->settings;
+	struct grant less = warm ? warm->count.granted : (struct grant){}, more;
+	struct limits limits;
 
 	*ret_group = NULL;
-	if (!is_warm && node_sandbox_limit_check(c, err) < 0)
+	if (limits_resolve(c, spec, &limits, err) < 0)
 		return -ENOSR;
-	if (s->max_tenant < s->max_sandboxes &&
-	    tenant_count_placed(c->sandboxes, tenant, NULL) >= s->max_tenant)
-		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu sandboxes",
-				(unsigned long long)s->max_tenant);
+	more = grant_of_limits(&limits, NULL);
+	if ((!warm && node_sandbox_limit_check(c, err) < 0) ||
+	    admit_check_numbers(c, tenant, spec, err) < 0 ||
+	    quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0 ||
+	    quota_check_node(c, &less, &more, err) < 0)
+		return -ENOSR;
 	if (spec->group && s->max_group < s->max_sandboxes &&
 	    tenant_count_placed(c->sandboxes, tenant, spec->group) >= s->max_group) {
 		*ret_group = spec->group;
@@ -64,7 +91,7 @@ static int admit_check_quota(struct cayd *c, const struct id *tenant,
 }
 
 static int admit_decide(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-			bool is_warm, bool act, struct cay_err *err)
+			const struct sandbox *warm, bool act, struct cay_err *err)
 {
 	struct cay_err full = {};
 	const char *group;
@@ -78,16 +105,19 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 	if (!(keeper_runtimes(c->keeper) & 1u << spec->runtime))
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "runtime",
 				      "this runtime is not installed here or failed its probes");
-	if (admit_check_quota(c, tenant, spec, is_warm, &group, &full) >= 0)
-		return 0;
-	sb = spec->on_full == ON_FULL_EVICT_IDLE
-		     ? sandbox_find_longest_idle(c->sandboxes, tenant, group)
-		     : NULL;
-	if (!sb) {
-		*err = full;
-		return -ENOSR;
-	}
-	if (act) {
+	if (spec->storage != STORAGE_MEMORY &&
+	    tenants_require_disk_quota(c, tenants_count(c), err) < 0)
+		return -ENOTSUP;
+	while (admit_check_quota(c, tenant, spec, warm, &group, &full) < 0) {
+		sb = spec->on_full == ON_FULL_EVICT_IDLE
+			     ? sandbox_find_longest_idle(c->sandboxes, tenant, group)
+			     : NULL;
+		if (!sb) {
+			*err = full;
+			return -ENOSR;
+		}
+		if (!act)
+			return 0;
 		sandbox_end(sb, END_EVICTED,
 			    "it was idle, and its tenant needed room for another sandbox");
 		node_space_expire(c);
@@ -96,25 +126,26 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 }
 
 int admit_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-		bool is_warm, struct cay_err *err)
+		const struct sandbox *warm, struct cay_err *err)
 {
-	return admit_decide(c, tenant, spec, is_warm, false, err);
+	return admit_decide(c, tenant, spec, warm, false, err);
 }
 
 int admit_check_and_evict(struct cayd *c, const struct id *tenant,
-			  const struct sandbox_create *spec, bool is_warm, struct cay_err *err)
+			  const struct sandbox_create *spec, const struct sandbox *warm,
+			  struct cay_err *err)
 {
-	return admit_decide(c, tenant, spec, is_warm, true, err);
+	return admit_decide(c, tenant, spec, warm, true, err);
 }
 
 int admit_and_create(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-		     const struct idempotency_key *key, bool is_warm, struct sandbox **ret,
-		     struct cay_err *err)
+		     const struct idempotency_key *key, const struct sandbox *warm,
+		     struct sandbox **ret, struct cay_err *err)
 {
 	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
 
 	if (r < 0 || *ret)
 		return r;
-	r = admit_check_and_evict(c, tenant, spec, is_warm, err);
+	r = admit_check_and_evict(c, tenant, spec, warm, err);
 	return r < 0 ? r : sandbox_create(c->sandboxes, tenant, spec, key, ret, err);
 }

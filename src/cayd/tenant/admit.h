@@ -8,24 +8,25 @@
  * unless the create says on_full evict_idle: then the tenant's sandbox that has been idle
  * longest ends, and never one with a request inside.
  *
- * `is_warm`: the create will be given a pre-started sandbox of a pool, which counts
- * towards the node's limit already.
+ * `warm`: the pre-started sandbox of a pool that the create will be given, which counts towards
+ * the node's limits already; or NULL.
  */
 #include "cayd/sandbox/sandbox.h"
 
 /* Whether the create would be admitted; ends no sandbox. */
 [[nodiscard]] int admit_check(struct cayd *c, const struct id *tenant,
-			      const struct sandbox_create *spec, bool is_warm, struct cay_err *err);
+			      const struct sandbox_create *spec, const struct sandbox *warm,
+			      struct cay_err *err);
 /* The same, and ends the sandbox that has to make room. */
 [[nodiscard]] int admit_check_and_evict(struct cayd *c, const struct id *tenant,
-					const struct sandbox_create *spec, bool is_warm,
-					struct cay_err *err);
+					const struct sandbox_create *spec,
+					const struct sandbox *warm, struct cay_err *err);
 /* Whether the node has room for a sandbox without an owner. */
-[[nodiscard]] int admit_check_node(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int admit_check_node(struct cayd *c, const struct grant *more, struct cay_err *err);
 /* Check the request, make room and create the sandbox; or return the tenant's sandbox that
  * already has this key or name. */
 [[nodiscard]] int admit_and_create(struct cayd *c, const struct id *tenant,
 				   const struct sandbox_create *spec,
-				   const struct idempotency_key *key, bool is_warm,
+				   const struct idempotency_key *key, const struct sandbox *warm,
 				   struct sandbox **ret, struct cay_err *err);
 #endif

@@ -6,17 +6,19 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
+#include "cayd/core/list-page.h"
 #include "cayd/tenant/tenant.h"
 #include "text/hex.h"
 
 #define NAME_MAX_LEN 63
+#define GROUP_MAX_LEN 32 /* fits into one record of wire/push.h */
 #define TEXT_MAX KIB(2)
 /* Resolution of last_used_at in the journal. */
 #define USED_NS (UINT64_C(60) * NS_PER_S)
 
 struct key_row {
 	struct key_info info; /* its texts are the members below */
-	char name[NAME_MAX_LEN + 1], prefix[KEY_PREFIX_LEN + 1];
+	char name[NAME_MAX_LEN + 1], prefix[KEY_PREFIX_LEN + 1], group[GROUP_MAX_LEN + 1];
 	uint8_t hash[KEY_HASH_LEN];
 	uint8_t old_hash[KEY_HASH_LEN]; /* while info.old_until_ns is not 0 */
 	bool saved, rotating;
@@ -63,7 +65,9 @@ bool keys_is_empty(const struct cayd *c)
 static struct key_row *key_row_add(struct api_keys *all, const struct key_info *info)
 {
 	size_t name = strlen(info->name), prefix = strlen(info->prefix);
-	bool fits = name <= NAME_MAX_LEN && prefix == KEY_PREFIX_LEN && all->n < KEYS_MAX;
+	size_t group = info->group ? strlen(info->group) : 0;
+	bool fits = name <= NAME_MAX_LEN && prefix == KEY_PREFIX_LEN && group <= GROUP_MAX_LEN &&
+		    all->n < KEYS_MAX;
 	struct key_row *r = fits ? calloc(1, sizeof(*r)) : NULL;
 
 	if (!r)
@@ -71,8 +75,11 @@ static struct key_row *key_row_add(struct api_keys *all, const struct key_info *
 	r->info = *info;
 	memcpy(r->name, info->name, name);
 	memcpy(r->prefix, info->prefix, prefix);
+	if (group)
+		memcpy(r->group, info->group, group);
 	r->info.name = r->name;
 	r->info.prefix = r->prefix;
+	r->info.group = group ? r->group : NULL;
 	all->rows[all->n++] = r;
 	return r;
 }
@@ -187,6 +194,7 @@ int key_add(struct cayd *c, const struct key_create *spec, struct slice text, st
 				 .name = spec->name,
 				 .prefix = prefix,
 				 .scope = spec->scope,
+				 .group = spec->group,
 				 .created_ns = clk_wall_ns(c->clk),
 				 .has_expires = spec->has_ttl };
 	struct key_row *r;
@@ -251,6 +259,9 @@ void op_key_create(struct cayd *c, struct request *rq)
 		return;
 	if (!tenant_exists(c, &q->tenant))
 		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
+	else if (q->group && q->scope == KEY_OPERATOR)
+		(void)cay_fail_field(&err, CAY_E_INVALID, "group",
+				     "an operator's key cannot be bound to a group");
 	if (err.code || key_generate(c, l->secret, &err) < 0 ||
 	    key_add(c, q, slice_of(l->secret), &l->id, deferred_reply_finish, l, &err) < 0)
 		deferred_reply_finish(l, &err);
@@ -260,23 +271,22 @@ void op_key_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
 	const struct api_keys *all = c->keys;
-	struct key_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
-	struct key_list list = { .keys = { rows, 0 } };
 	uint64_t at, now = clk_wall_ns(c->clk);
+	struct list_page page;
 
-	if (!cursor_parse(rq, q->cursor, rows, &at))
+	if (!cursor_parse(rq, q->cursor, &at))
 		return;
-	for (; at < all->n && list.keys.n < q->limit; at++)
-		if (all->rows[at]->saved) {
-			struct key_info *k = &rows[list.keys.n++];
+	list_page_begin(&page, "keys");
+	for (; at < all->n && page.rows < q->limit; at++) {
+		struct key_info k = all->rows[at]->info;
 
-			*k = all->rows[at]->info;
-			if (k->old_until_ns <= now)
-				k->old_until_ns = 0;
-		}
-	if (at < all->n)
-		list.next_cursor = cursor_format(rq, at);
-	request_reply_json(rq, &key_list_table, &list);
+		if (k.old_until_ns <= now)
+			k.old_until_ns = 0;
+		if (all->rows[at]->saved && !list_page_add(&page, &key_info_table, &k))
+			break;
+	}
+	list_page_finish(&page, at < all->n ? cursor_format(rq, at) : NULL);
+	list_page_reply(&page, rq);
 }
 
 /* The key in the path; NULL if the request was answered. */
@@ -408,7 +418,7 @@ bool key_allows_actor(const struct cayd *c, const struct actor *a)
 	if (a->key.noun == ID_NONE)
 		return true;
 	return r && key_is_usable(r, clk_wall_ns(c->clk)) && id_eq(&r->info.tenant, &a->tenant) &&
-	       a->scope <= key_row_scope(r);
+	       a->scope <= key_row_scope(r) && (!r->group[0] || str_eq(a->group, r->group));
 }
 
 bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
@@ -452,6 +462,7 @@ void key_emit_push_records(const struct cayd *c, const struct id *id, key_push_f
 		uint64_t expires = r->info.has_expires ? r->info.expires_ns : 0;
 		struct push p = { .kind = PUSH_KEY,
 				  .value = (uint8_t)key_row_scope(r),
+				  .number = r->group[0] != 0,
 				  .id = r->info.id,
 				  .tenant = r->info.tenant,
 				  .time = key_earlier_expiry_ms(expires, 0) };
@@ -463,6 +474,11 @@ void key_emit_push_records(const struct cayd *c, const struct id *id, key_push_f
 		if (r->info.old_until_ns > now) {
 			p.time = key_earlier_expiry_ms(expires, r->info.old_until_ns);
 			memcpy(p.secret, r->old_hash, sizeof(p.secret));
+			fn(arg, &p);
+		}
+		if (r->group[0]) {
+			p = (struct push){ .kind = PUSH_KEY_GROUP, .id = r->info.id };
+			memcpy(p.secret, r->group, GROUP_MAX_LEN);
 			fn(arg, &p);
 		}
 		explicit_bzero(&p, sizeof(p));

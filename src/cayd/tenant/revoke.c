@@ -112,8 +112,7 @@ static int revoke_all_tokens(struct sandbox *sb, struct cay_err *err)
 void op_sandbox_revoke(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_revoke *q = rq->body;
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 	struct cay_err err = {};
 
 	if (!sb || life_is_finished(&sb->life))

@@ -13,8 +13,19 @@
 
 [[nodiscard]] int tenants_open(struct cayd *c, struct cay_err *err);
 [[nodiscard]] int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
+/* NULL for the owners of warm sandboxes and of builds. */
+const struct tenant_info *tenant_get_info(const struct cayd *c, const struct id *id);
+/* Whether one more create is within its quota of creates per second; counts it. */
+bool tenant_take_create(struct cayd *c, const struct id *id);
 /* Whether it exists and is not being deleted. */
 bool tenant_exists(const struct cayd *c, const struct id *id);
+/* Refuse what several tenants may do only where a quota limits the disk of each sandbox. */
+[[nodiscard]] int tenants_require_disk_quota(const struct cayd *c, size_t n_tenants,
+					     struct cay_err *err);
+/* The i-th, below tenants_count(); NULL for one that is being created or deleted. */
+const struct tenant_info *tenant_at(const struct cayd *c, size_t i);
+/* Tenants that exist or are being deleted, at least one. */
+size_t tenants_count(const struct cayd *c);
 /* Whether its sandboxes are those of builds. */
 bool tenant_is_for_builds(const struct id *tenant);
 

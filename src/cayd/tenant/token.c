@@ -244,8 +244,7 @@ int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *r
 void op_sandbox_token(struct cayd *c, struct request *rq)
 {
 	const struct token_create *q = rq->body;
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 	uint64_t now = clk_wall_ns(c->clk);
 	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope) };
 	struct token_key key;
@@ -317,8 +316,7 @@ static struct slice tree_link_find_origin(const struct cayd *c, const struct req
 void op_tree_link(struct cayd *c, struct request *rq)
 {
 	const struct tree_link *q = rq->body;
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 	auto_buf url = BUF_INIT(LINK_MAX), target = BUF_INIT(LINK_MAX);
 	struct slice origin = tree_link_find_origin(c, rq);
 	struct tree_linked made = {};

@@ -497,7 +497,7 @@ static void tree_import_side_init(struct tree_import_job *p, struct tree_import_
 static struct sandbox *tree_import_find_running(struct cayd *c, struct request *rq,
 						const struct id *id)
 {
-	struct sandbox *sb = sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, id);
+	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, id);
 
 	if (!sb)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");

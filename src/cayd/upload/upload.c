@@ -10,6 +10,8 @@
 #include "base/rmtree.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/list.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/upload/upload-internal.h"
 #include "text/hex.h"
@@ -224,10 +226,12 @@ void op_upload_put(struct cayd *c, struct request *rq)
 	static const struct request_events events = { .body = on_upload_body,
 						      .body_end = on_upload_body_end,
 						      .gone = on_upload_client_gone };
-	const struct upload_put_query *q = rq->query;
-	struct upload_receive *p =
-		upload_has_slot(c, &rq->actor.tenant) ? calloc(1, sizeof(*p)) : NULL;
+	struct upload_put_query *q = rq->query;
+	struct upload_receive *p;
 
+	if (!request_bind_group(rq, &q->group))
+		return;
+	p = upload_has_slot(c, &rq->actor.tenant) ? calloc(1, sizeof(*p)) : NULL;
 	if (!p) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_refuse(rq, CAY_E_RATE, "too many uploads are under way");
@@ -239,7 +243,7 @@ void op_upload_put(struct cayd *c, struct request *rq)
 				      .at = upload_location_create(c, &rq->actor.tenant, q->group,
 								   q->name),
 				      .want = { .has_size = q->has_size, .size = q->size },
-				      .quota = c->settings.uploads_size,
+				      .quota = quota_get(c, &rq->actor.tenant).uploads_bytes,
 				      .began_ns = clk_boot_ns(c->clk),
 				      .piece = BUF_INIT(PIECE_MAX),
 				      .file = { .fd = -EBADF } };
@@ -348,10 +352,14 @@ static struct upload_task *upload_task_create_for_request(struct cayd *c, struct
 							  const char *group, const char *name,
 							  size_t rows)
 {
-	struct upload_location at = upload_location_create(c, &rq->actor.tenant, group, name);
+	struct upload_location at;
 	struct cay_err err = {};
-	struct upload_task *t = upload_task_create(&at, rows, UPLOADS_TASKS, &err);
+	struct upload_task *t;
 
+	if (!request_bind_group(rq, &group))
+		return NULL;
+	at = upload_location_create(c, &rq->actor.tenant, group, name);
+	t = upload_task_create(&at, rows, UPLOADS_TASKS, &err);
 	if (!t) {
 		request_fail(rq, &err);
 		return NULL;

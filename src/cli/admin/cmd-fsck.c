@@ -2,12 +2,15 @@
 #include "cli/print/list.h"
 
 struct fsck_args {
-	bool repair;
+	bool repair, end_foreign;
 };
 
 static const struct opt rows[] = {
 	{ "repair", 0, OPT_FLAG, offsetof(struct fsck_args, repair),
 	  .help = "Repair the differences that can be repaired" },
+	{ "end-foreign", 0, OPT_FLAG, offsetof(struct fsck_args, end_foreign),
+	  .help = "Repair, and end sandboxes that the journal lacks; of a node that lost its "
+		  "journal, accept the loss" },
 };
 
 static const struct {
@@ -47,22 +50,31 @@ static int cmd_fsck_run(struct cli *c, const struct opt_words *, struct cay_err 
 {
 	const struct fsck_args *a = c->args;
 	struct fsck_list list = {};
-	int r = api_call(&c->api,
-			 &(struct api_call){ .op = a->repair ? OP_SYSTEM_REPAIR : OP_SYSTEM_FSCK },
-			 &list, err);
+	struct repair_query query = { .end_foreign = a->end_foreign };
+	bool repair = a->repair || a->end_foreign;
+	struct api_call call = { .op = OP_SYSTEM_FSCK };
+	int r;
 
+	if (repair)
+		call = (struct api_call){ .op = OP_SYSTEM_REPAIR, .query = &query };
+	r = api_call(&c->api, &call, &list, err);
 	if (r < 0)
 		return r;
+	if (list.restarting && !c->global.json)
+		return print_line(err, "the loss is accepted: control restarts with the journal as "
+				       "it is and ends foreign sandboxes; run 'cay fsck' again");
 	r = c->global.json ? print_json(&fsck_list_table, &list, err)
-			   : cmd_fsck_print_findings(&list, a->repair, err);
+			   : cmd_fsck_print_findings(&list, repair, err);
 	return r < 0 ? r : list.findings.n > 0;
 }
 
 const struct cmd cmd_fsck = {
-	CMD_USAGE("fsck", "[--repair] [--json]"),
+	CMD_USAGE("fsck", "[--repair] [--end-foreign] [--json]"),
 	CMD_OPTIONS(fsck_args, OPTS(rows, 0)),
 	.help = "Compare the daemon's records with the node's state",
 	.more = "The exit status is 1 when something differs, even if --repair has repaired it: "
-		"run it again to confirm.",
+		"run it again to confirm. Control that finds its journal emptied or older than it "
+		"was refuses every other operation: put back a copy of db/, or accept the loss "
+		"with --end-foreign.",
 	.run = cmd_fsck_run,
 };

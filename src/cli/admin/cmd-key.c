@@ -66,6 +66,8 @@ static const struct opt create_rows[] = {
 	{ "scope", 0, OPT_CHOICE, offsetof(struct key_create_args, request.scope),
 	  .table = &key_create_table, .member = "scope", .arg = "read|write|operator",
 	  .help = "What it may do; write by default" },
+	{ "group", 0, OPT_TEXT, offsetof(struct key_create_args, request.group), .arg = "NAME",
+	  .help = "Bind it to a group: it has that group's sandboxes and uploads only" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct key_create_args, request.ttl_ms), 1000,
 	  TTL_MAX_MS, .arg = "TIME", .help = "Lifetime, e.g. 30d; by default until it is revoked" },
 };

@@ -343,26 +343,40 @@ LIKE_ANY(image_list, images);
 LIKE_ANY(tenant_list, tenants);
 LIKE_ANY(key_list, keys);
 LIKE_ANY(audit_list, records);
+LIKE_ANY(usage_list, usage);
 
-static int api_list_fetch_page(struct api *a, enum op_id op, const struct sandbox_query *which,
+/* Every query of a list begins with its page. */
+union api_list_query {
+	struct page_query page;
+	struct sandbox_query sandboxes;
+	struct usage_list_query usage;
+};
+#define PAGED(S) \
+	static_assert(offsetof(struct S, limit) == offsetof(struct page_query, limit) && \
+		      offsetof(struct S, cursor) == offsetof(struct page_query, cursor))
+PAGED(sandbox_query);
+PAGED(usage_list_query);
+
+static int api_list_fetch_page(struct api *a, enum op_id op, const void *which,
 			       struct field_list *rows, const char **cursor, struct cay_err *err)
 {
-	struct sandbox_query some = which ? *which : (struct sandbox_query){};
-	struct page_query all = { .limit = 100, .cursor = *cursor };
-	struct api_call c = { .op = op, .query = op == OP_SANDBOX_LIST ? (void *)&some : &all };
+	union api_list_query query = {};
+	struct api_call c = { .op = op, .query = &query };
 	struct api_list_page list = {};
 	int r;
 
-	some.limit = 100;
-	some.cursor = *cursor;
+	assert(ops[op].query->size <= sizeof(query));
+	if (which)
+		memcpy(&query, which, ops[op].query->size);
+	query.page = (struct page_query){ .limit = 100, .cursor = *cursor };
 	r = api_call(a, &c, &list, err);
 	*rows = list.rows;
 	*cursor = list.cursor;
 	return r;
 }
 
-int api_list_each(struct api *a, enum op_id op, const struct sandbox_query *which, api_each *each,
-		  void *to, struct cay_err *err)
+int api_list_each(struct api *a, enum op_id op, const void *which, api_each *each, void *to,
+		  struct cay_err *err)
 {
 	const char *cursor = NULL;
 	size_t size = ops[op].response->rows[0].sub->size;

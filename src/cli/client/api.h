@@ -69,9 +69,9 @@ api_find_fn api_find_sandbox, api_find_any_sandbox, api_find_image;
 api_find_fn api_find_template, api_find_tenant, api_find_key;
 
 /* Call each() with the struct of every row of every page, until it returns something
- * other than 0, which is returned.  which: filter for sandboxes, NULL for all; its limit
- * and cursor are ignored. */
+ * other than 0, which is returned.  which: the operation's query, NULL for all rows; its
+ * limit and cursor are ignored. */
 typedef int api_each(void *to, const void *row);
-[[nodiscard]] int api_list_each(struct api *a, enum op_id op, const struct sandbox_query *which,
-				api_each *each, void *to, struct cay_err *err);
+[[nodiscard]] int api_list_each(struct api *a, enum op_id op, const void *which, api_each *each,
+				void *to, struct cay_err *err);
 #endif

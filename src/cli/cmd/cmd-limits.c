@@ -131,12 +131,12 @@ static int cmd_usage_print(const struct usage *u, const struct limits *l, struct
 	return r < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
-static int cmd_usage_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+int sandbox_usage_print(struct cli *c, const char *word, struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SANDBOX_USAGE };
 	struct sandbox_info sandbox = {};
 	struct usage now = {};
-	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	int r = api_find_sandbox(&c->api, word, &call.ids[0], err);
 
 	if (r >= 0)
 		r = api_call(&c->api, &call, &now, err);
@@ -157,11 +157,4 @@ const struct cmd cmd_limits = {
 	.prepare = cmd_limits_prepare,
 	.op = OP_SANDBOX_LIMITS,
 	.print = cmd_limits_print,
-};
-
-const struct cmd cmd_usage = {
-	CMD_USAGE("usage", "[--json] SANDBOX"),
-	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.help = "Show resource usage and limits of a sandbox",
-	.run = cmd_usage_run,
 };

@@ -159,6 +159,8 @@ struct jw json_list_begin(struct buf *out, const char *name);
 [[nodiscard]] int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
 			      struct cay_err *err);
 
+/* Print usage and limits of one sandbox. */
+[[nodiscard]] int sandbox_usage_print(struct cli *c, const char *word, struct cay_err *err);
 /* Remove every sandbox of a group and wait for each; json: an open array for them, or NULL. */
 [[nodiscard]] int sandbox_group_remove(struct api *a, const char *group, struct jw *json,
 				       struct cay_err *err);

@@ -8,9 +8,16 @@
 
 /* Reasons outside the command use the numbers of timeout(1) and the shell where there is one. */
 static const int exit_status_of_reason[END_NUM_REASONS] = {
-	[END_TIMEOUT] = 124, [END_OOM] = 128 + SIGKILL, [END_KILLED] = 128 + SIGKILL,
-	[END_TTL] = 124,     [END_IDLE] = 124,          [END_QUOTA] = 125,
-	[END_EVICTED] = 125, [END_START_FAILED] = 126,  [END_NODE_LOST] = 125,
+	[END_TIMEOUT] = 124,
+	[END_OOM] = 128 + SIGKILL,
+	[END_KILLED] = 128 + SIGKILL,
+	[END_TTL] = 124,
+	[END_IDLE] = 124,
+	[END_QUOTA] = 125,
+	[END_EVICTED] = 125,
+	[END_START_FAILED] = 126,
+	[END_NODE_LOST] = 125,
+	[END_NODE_OOM] = 128 + SIGKILL,
 };
 
 /* Real-time signals are counted from the kernel's 32, as cay-init does. */

@@ -37,8 +37,7 @@ struct column {
 /* Append the value of a column, not escaped. */
 [[nodiscard]] int column_format(const struct column *column, const struct field_table *t,
 				const void *row, struct buf *out);
-/* Call a list operation and print its rows.  Of a list in pages, call has at most a query of
- * sandboxes.  wanted: which rows, or NULL for all. */
+/* Call a list operation and print its rows.  wanted: which rows, or NULL for all. */
 [[nodiscard]] int list_print(struct cli *c, const struct api_call *call,
 			     const struct column *columns, bool (*wanted)(const void *row),
 			     struct cay_err *err);

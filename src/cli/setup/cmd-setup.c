@@ -9,7 +9,7 @@
 
 struct setup_args {
 	bool yes, check;
-	const char *image;
+	const char *image, *disk;
 };
 
 static const struct opt rows[] = {
@@ -20,6 +20,9 @@ static const struct opt rows[] = {
 	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "SOURCE",
 	  .help = "First image: a tar, the directory of an OCI layout, or a registry reference" },
+	{ "disk", 0, OPT_TEXT, offsetof(struct setup_args, disk), .arg = "SIZE",
+	  .help = "Size of the file system with quotas for paths.state, where it has none: 50Gi; "
+		  "no: leave it" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
@@ -28,6 +31,7 @@ static const struct setup_step setup_steps[] = {
 	{ "machine", setup_machine_check },
 	{ "users", setup_users_check, setup_users_apply },
 	{ "settings", setup_config_check, setup_config_apply },
+	{ "disk", setup_disk_check, setup_disk_apply },
 	{ "daemons", setup_daemons_check, setup_daemons_apply },
 	{ "key", setup_key_check, setup_key_apply },
 	{ "image", setup_image_check, setup_image_apply },
@@ -102,8 +106,8 @@ static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step
 /* Ask once, before the first change to the machine. */
 static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_err *err)
 {
-	static const char question[] = "This creates what is missing: users, settings, units, a "
-				       "first image. Continue? [Y/n] ";
+	static const char question[] = "This creates what is missing: users, settings, disk "
+				       "quotas, units, a first image. Continue? [Y/n] ";
 	char answer[16] = {};
 	ssize_t n;
 
@@ -139,7 +143,10 @@ static int cmd_setup_run_step(struct setup *s, const struct setup_step *step, bo
 	r = step->harmless ? 0 : cmd_setup_confirm_changes(s, asked, err);
 	if (r >= 0)
 		r = step->apply(s, err);
-	*ret = r < 0 ? SETUP_FAILED : step->harmless ? SETUP_OK : SETUP_DONE;
+	*ret = r < 0            ? SETUP_FAILED
+	       : r > 0          ? SETUP_SKIPPED
+	       : step->harmless ? SETUP_OK
+				: SETUP_DONE;
 	return r;
 }
 
@@ -229,6 +236,7 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 	struct setup s = { .cli = c,
 			   .api = &c->api,
 			   .source = a->image,
+			   .disk = a->disk,
 			   .check = a->check,
 			   .found = BUF_INIT(SETUP_FOUND_MAX) };
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
@@ -255,15 +263,20 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 }
 
 const struct cmd cmd_setup = {
-	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--json]"),
+	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--disk SIZE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.options = options,
 	.size = sizeof(struct setup_args),
-	.help = "Set up this machine (as root): users, settings, daemons, a first sandbox",
+	.help = "Set up this machine (as root): users, settings, disk quotas, daemons, a first "
+		"sandbox",
 	.more = "Each step changes only what is missing, so setup can be run again. Without "
 		"--image "
 		"the first image is named host and holds programs of this machine; add better ones "
-		"with 'cay image import' or 'cay image pull'. A user who runs setup with sudo gets "
+		"with 'cay image import' or 'cay image pull'. Where paths.state has no quotas, "
+		"setup "
+		"moves it into a file of half the free space, or of --disk, that holds a file "
+		"system with quotas; a btrfs has its quotas turned on. A user who runs setup with "
+		"sudo gets "
 		"a key and a context. Without systemd, setup prints the commands that start the "
 		"daemons.",
 	.run = cmd_setup_run,

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <linux/landlock.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
 #include "cli/print/progress.h"
 #include "cli/setup/doctor.h"
 #include "cli/setup/run-program.h"
+#include "wire/puller.h"
 #include "wire/verb.h"
 
 static const struct {
@@ -96,6 +100,18 @@ static void doctor_check_daemon(struct doctor_finding *f)
 			    f->cli->api.dial.socket);
 }
 
+static void doctor_check_proxy(struct doctor_finding *f)
+{
+	const struct settings *s = &f->cli->settings;
+
+	if (!s->edge_plain)
+		finding_set(f, VERDICT_OK, "edge.plain is not set");
+	else if (s->edge_trusted[0])
+		finding_set(f, VERDICT_OK, "clients of %s", s->edge_trusted);
+	else
+		finding_set(f, f->row->bad, "all clients have the address of the proxy");
+}
+
 /* The keeper detects quota; without a daemon it is not known. */
 static void doctor_check_disk_quota(struct doctor_finding *f)
 {
@@ -179,6 +195,27 @@ static void doctor_check_runtime(struct doctor_finding *f)
 	finding_set(f, f->row->bad, "not installed");
 }
 
+/* What a node needs that pulls images; one that names no registry needs nothing. */
+static void doctor_check_pull(struct doctor_finding *f)
+{
+	const struct settings *s = &f->cli->settings;
+	auto_buf socket = BUF_INIT(128);
+
+	if (!s->images_registries[0])
+		finding_set(f, VERDICT_OK, "images.registries names no registry");
+	else if (access(s->images_skopeo, X_OK) < 0)
+		finding_set(f, f->row->bad, "%s is not installed", s->images_skopeo);
+	else if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) <
+		 (long)f->row->want)
+		finding_set(f, f->row->bad, "the kernel has no Landlock of version %" PRIu64,
+			    f->row->want);
+	else if (buf_printf(&socket, "%s/" PULLER_SOCKET, s->run_dir) >= 0 &&
+		 access(buf_str(&socket), F_OK) < 0 && errno == ENOENT)
+		finding_set(f, f->row->bad, "cay-pull is not running");
+	else
+		finding_set(f, VERDICT_OK, "%s, run by cay-pull", s->images_skopeo);
+}
+
 #define GIB(n) ((uint64_t)(n) << 30)
 
 /* clang-format off */
@@ -187,8 +224,10 @@ const struct doctor_check doctor_host[] = {
 	{ "runc",    doctor_check_runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later to run sandboxes with it" },
 	{ "memory",  doctor_check_memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "add memory: the default limit of a sandbox is 512 MiB" },
 	{ "state",   doctor_check_state_dir, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "put paths.state on ext4, btrfs or xfs with room for images and sandboxes" },
-	{ "quota",   doctor_check_disk_quota, .bad = VERDICT_WARN, .advice = "put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
+	{ "quota",   doctor_check_disk_quota, .bad = VERDICT_WARN, .advice = "run 'cay setup' as root, or put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
+	{ "pull",    doctor_check_pull, .want = 3, .bad = VERDICT_WARN, .advice = "images cannot be pulled: install skopeo, use Linux 6.2 or later with 'landlock' in lsm=, and start cay-pull" },
 	{ "daemon",  doctor_check_daemon, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf set where it listens" },
+	{ "proxy",   doctor_check_proxy, .bad = VERDICT_WARN, .advice = "set edge.trusted to the addresses of the proxy before cay-edge; with edge.plain every client counts as the proxy otherwise" },
 	{ "journal", doctor_check_fsck, .bad = VERDICT_WARN, .advice = "run 'cay fsck' for the differences; it needs the daemon" },
 	{ NULL },
 };

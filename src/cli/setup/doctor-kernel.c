@@ -56,6 +56,57 @@ static void doctor_check_sysctl_minimum(struct doctor_finding *f)
 			    (unsigned long long)v, (unsigned long long)f->row->want);
 }
 
+static void doctor_check_sysctl_zero(struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	struct slice rest;
+	int r = doctor_proc_file_read(f->row->path, &text);
+
+	rest = (struct slice){ buf_str(&text), text.len };
+	if (r == -ENOENT)
+		finding_set(f, VERDICT_OK, "the kernel does not have it");
+	else if (r < 0)
+		finding_set(f, VERDICT_WARN, "%s: %s", f->row->path, strerror(-r));
+	else if (!slice_eq(slice_cut(&rest, '\n'), SLICE("0")))
+		finding_set(f, f->row->bad, "on");
+	else
+		finding_set(f, VERDICT_OK, "off");
+}
+
+/* Older kernels ask for a module when a program has a format they do not know. */
+static void doctor_check_module_loader(struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	struct utsname u;
+	struct slice rest, program;
+
+	if (uname(&u) == 0 && doctor_version_compare(u.release, f->row->version) >= 0)
+		finding_set(f, VERDICT_OK, "not started by programs of unknown format");
+	if (doctor_proc_file_read(f->row->path, &text) < 0)
+		finding_set(f, VERDICT_OK, "the kernel does not load modules");
+	rest = (struct slice){ buf_str(&text), text.len };
+	program = slice_cut(&rest, '\n');
+	finding_set(f, program.n ? f->row->bad : VERDICT_OK, "%s%.*s",
+		    program.n ? "a sandbox can start " : "off",
+		    (int)(program.n > 200 ? 200 : program.n), program.p);
+}
+
+/* A program (|) is not started for sandboxes, whose limit of cores is 1; a socket (@) has no such
+ * rule. */
+static void doctor_check_core_pattern(struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	const char *pattern;
+
+	if (doctor_proc_file_read(f->row->path, &text) < 0)
+		finding_set(f, VERDICT_OK, "the kernel writes no cores");
+	pattern = buf_str(&text);
+	finding_set(f, pattern[0] == '@' ? f->row->bad : VERDICT_OK, "%s",
+		    pattern[0] == '@'   ? "a socket that crashes of sandboxes reach"
+		    : pattern[0] == '|' ? "a program, not started for sandboxes"
+					: "a file");
+}
+
 /* The next mount: its mount point, type and superblock options. */
 static bool doctor_mountinfo_next_line(struct slice *text, struct slice *point, struct slice *type,
 				       struct slice *options)
@@ -203,6 +254,9 @@ const struct doctor_check doctor_kernel[] = {
 	{ "open files",        doctor_check_sysctl_minimum, "/proc/sys/fs/file-max", 1048576, .bad = VERDICT_WARN, .advice = "sysctl fs.file-max=4194304; " SYSCTL },
 	{ "socket queue",      doctor_check_sysctl_minimum, "/proc/sys/net/core/somaxconn", 1024, .bad = VERDICT_WARN, .advice = "sysctl net.core.somaxconn=4096: bursts of requests queue there" },
 	{ "datagram queue",    doctor_check_sysctl_minimum, "/proc/sys/net/unix/max_dgram_qlen", 128, .bad = VERDICT_WARN, .advice = "sysctl net.unix.max_dgram_qlen=512" },
+	{ "line disciplines",  doctor_check_sysctl_zero, "/proc/sys/dev/tty/ldisc_autoload", .bad = VERDICT_WARN, .advice = "sysctl dev.tty.ldisc_autoload=0: no terminal has the kernel load a module" },
+	{ "module loader",     doctor_check_module_loader, "/proc/sys/kernel/modprobe", .version = "6.14", .bad = VERDICT_WARN, .advice = "use 6.14 or later, or load what this machine needs at boot and set sysctl kernel.modprobe= (empty): docs/operations.md" },
+	{ "core_pattern",      doctor_check_core_pattern, "/proc/sys/kernel/core_pattern", .bad = VERDICT_WARN, .advice = "set sysctl kernel.core_pattern to a file or a program" },
 	{ "overlayfs",         doctor_check_filesystem, "overlay", .bad = VERDICT_FAIL, .advice = "modprobe overlay" },
 	{ "idmapped mounts",   doctor_check_syscall, .want = SYS_mount_setattr, .bad = VERDICT_FAIL, .advice = "use a kernel with mount_setattr(): files of sandboxes are mapped to their users at mount" },
 	{ "openat2",           doctor_check_syscall, .want = SYS_openat2, .bad = VERDICT_FAIL, .advice = "use a kernel with openat2(): untrusted paths are resolved with it" },

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
+#include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "base/clock.h"
 #include "base/path.h"
@@ -78,7 +81,7 @@ static bool setup_user_exists(const char *user)
 }
 
 /* Users of the daemons; NULL: control.user of cay.conf. */
-static const char *const users[] = { NULL, "cay-edge", "cay-mcp" };
+static const char *const users[] = { NULL, "cay-edge", "cay-mcp", "cay-pull" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
 {
@@ -98,8 +101,7 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 	return setup_report(s, 1, "%s", buf_str(&list));
 }
 
-/* Report the first line of the output. */
-static int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err)
+int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err)
 {
 	struct slice text = { buf_str(said), said->len }, line = slice_cut(&text, '\n');
 
@@ -192,6 +194,7 @@ static size_t setup_units_find(const char **ret, size_t max)
 		const char *file, *unit;
 	} units[] = {
 		{ "cay-keeper.service", "cay-keeper.service" },
+		{ "cay-pull.service", "cay-pull.service" },
 		{ "cayd.service", "cayd.service" },
 		{ "cay-edge@.service", "cay-edge@1.service" },
 		{ "cay-mcp.service", "cay-mcp.service" },
@@ -231,6 +234,7 @@ static int setup_start_commands_list(struct setup *s)
 		const char *program, *user, *groups; /* user NULL: cayd's; groups NULL: none */
 	} rows[] = {
 		{ "cay-keeper", "root", NULL },
+		{ "cay-pull", "cay-pull", NULL },
 		{ "cayd", NULL, NULL },
 		{ "cay-mcp", "cay-mcp", NULL },
 		{ "cay-edge", "cay-edge", "cay-mcp" },
@@ -284,15 +288,54 @@ static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 			"the daemons were started, but cayd does not respond");
 }
 
+static bool setup_systemd_runs(void)
+{
+	struct stat st;
+
+	return stat("/run/systemd/system", &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* It has sandboxes and the state's directory open, also while cayd is not running. */
+static bool setup_keeper_listens(const struct setup *s)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/box/keeper.sock",
+			 s->cli->settings.run_dir);
+
+	return fd >= 0 && n > 0 && n < (int)sizeof(at.sun_path) &&
+	       (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0 || errno == EAGAIN);
+}
+
+bool setup_daemons_run_without_systemd(struct setup *s)
+{
+	const char *units[5];
+	struct cay_err none = {};
+
+	return (!setup_systemd_runs() || !setup_units_find(units, ARRAY_SIZE(units))) &&
+	       (setup_keeper_listens(s) || setup_daemons_check(s, &none) > 0);
+}
+
+int setup_daemons_stop(struct setup *s, struct cay_err *err)
+{
+	const char *argv[8] = { "systemctl", "stop" };
+	auto_buf out = BUF_INIT(KIB(4));
+	int r;
+
+	if (!setup_systemd_runs() || !setup_units_find(argv + 2, 5))
+		return 0;
+	r = run_program_to_end(&s->cli->arena, argv, NULL, 120000, &out, err);
+	return r > 0 ? setup_program_fail("systemctl stop", &out, err) : r;
+}
+
 int setup_daemons_apply(struct setup *s, struct cay_err *err)
 {
-	const char *argv[8] = { "systemctl", "enable", "--now" };
+	const char *argv[9] = { "systemctl", "enable", "--now" };
 	auto_buf out = BUF_INIT(KIB(4));
-	size_t n = setup_units_find(argv + 3, 4);
-	struct stat st;
-	int r = stat("/run/systemd/system", &st);
+	size_t n = setup_units_find(argv + 3, 5);
+	int r;
 
-	if (r < 0 || !S_ISDIR(st.st_mode) || !n) {
+	if (!setup_systemd_runs() || !n) {
 		if (setup_start_commands_list(s) < 0)
 			return cay_no_memory(err);
 		api_hint_set(s->api, "start them with these commands, then run 'cay setup' again");

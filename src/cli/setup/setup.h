@@ -12,14 +12,14 @@
 #define SETUP_FOUND_MAX 512
 #define SETUP_IMAGE "host" /* name of the first image without --image */
 #define SETUP_CONTEXT "here"
-#define SETUP_START_COMMANDS_MAX 5
+#define SETUP_START_COMMANDS_MAX 6
 
 enum setup_state {
 	SETUP_OK,   /* nothing to do */
 	SETUP_DONE, /* changed */
 	SETUP_TODO, /* to be changed; with --check */
 	SETUP_FAILED,
-	SETUP_SKIPPED, /* an earlier step failed */
+	SETUP_SKIPPED, /* an earlier step failed, or this machine cannot */
 	SETUP_NUM_STATES
 };
 
@@ -27,6 +27,7 @@ struct setup {
 	struct cli *cli;
 	struct api *api;    /* of cli */
 	const char *source; /* of the first image: a path or a reference; NULL: this machine */
+	const char *disk;   /* size of a file system with quotas, "no", or NULL: setup decides */
 	bool check;
 	struct buf found;  /* report of this step; not escaped yet */
 	const char *image; /* an image to create sandboxes from, or NULL */
@@ -40,8 +41,8 @@ typedef int setup_step_fn(struct setup *s, struct cay_err *err);
 struct setup_step {
 	const char *name;
 	setup_step_fn *check; /* 1: nothing to do; 0: apply is needed; -errno: it cannot help */
-	setup_step_fn *apply;
-	bool harmless; /* apply leaves no changes: no confirmation */
+	setup_step_fn *apply; /* 1: this machine cannot, and the next steps do without */
+	bool harmless;        /* apply leaves no changes: no confirmation */
 };
 
 /* Set the report of this step; returns ret. */
@@ -51,10 +52,18 @@ __attribute__((format(printf, 3, 4))) int setup_report(struct setup *s, int ret,
 setup_step_fn setup_root_check, setup_machine_check;
 setup_step_fn setup_users_check, setup_users_apply;
 setup_step_fn setup_config_check, setup_config_apply;
+setup_step_fn setup_disk_check, setup_disk_apply;
 setup_step_fn setup_daemons_check, setup_daemons_apply;
 setup_step_fn setup_key_check, setup_key_apply;
 setup_step_fn setup_image_check, setup_image_apply;
 setup_step_fn setup_sandbox_check, setup_sandbox_apply;
+
+/* Fail with the first line of a program's output. */
+int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err);
+/* Whether the daemons run and only the user can stop them. */
+bool setup_daemons_run_without_systemd(struct setup *s);
+/* Stop the units of the daemons; sandboxes keep running. */
+[[nodiscard]] int setup_daemons_stop(struct setup *s, struct cay_err *err);
 
 /* Pack programs of this machine as an image: a tar in an unnamed file, and the number of
  * programs. */

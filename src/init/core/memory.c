@@ -8,6 +8,8 @@
 #include "base/str.h"
 
 #define SMALL_FILE KIB(4)
+/* The kernel charges several pages at once, and kills when they do not fit. */
+#define LIMIT_SLACK MIB(1)
 
 enum memory_file { LIMIT, USED, PEAK, EVENTS, NUM_FILES };
 
@@ -56,6 +58,25 @@ static uint64_t memory_sum_stat_lines(const struct memory *m, const char *name, 
 uint64_t memory_count_oom_kills(const struct memory *m)
 {
 	return memory_sum_stat_lines(m, memory_file_names[m->v1][EVENTS], "oom_kill", "oom_kill");
+}
+
+struct memory_kills memory_count_kills(const struct memory *m)
+{
+	struct memory_kills now = { .oom = memory_count_oom_kills(m) };
+
+	if (!m->v1)
+		now.hits = memory_sum_stat_lines(m, memory_file_names[0][EVENTS], "oom", "oom");
+	return now;
+}
+
+bool memory_reached_own_limit(const struct memory *m, const struct memory_kills *before,
+			      const struct memory_kills *now)
+{
+	struct memory_usage used;
+
+	if (!m->v1)
+		return now->hits != before->hits;
+	return memory_read_usage(m, &used) < 0 || used.peak + LIMIT_SLACK >= used.limit;
 }
 
 uint64_t memory_cache_bytes(const struct memory *m)

@@ -26,6 +26,15 @@ struct memory_usage {
 struct memory memory_from_cgroup(int cgroup, int v1);
 /* Processes the kernel killed for memory; 0 when unknown. */
 uint64_t memory_count_oom_kills(const struct memory *m);
+/* The same, and how many kills the sandbox's own limit caused (v2 only). */
+struct memory_kills {
+	uint64_t oom, hits;
+};
+struct memory_kills memory_count_kills(const struct memory *m);
+/* Whether kills between the two were for the sandbox's own limit, and not for lack of memory of the
+ * machine.  v1 does not count: there, whether the limit was ever reached. */
+bool memory_reached_own_limit(const struct memory *m, const struct memory_kills *before,
+			      const struct memory_kills *now);
 /* File pages, which the kernel can reclaim; 0 when unknown. */
 uint64_t memory_cache_bytes(const struct memory *m);
 [[nodiscard]] int memory_read_usage(const struct memory *m, struct memory_usage *ret);

@@ -304,8 +304,6 @@ static void exec_child_set_ctty(const struct exec_child_plan *plan)
 
 static void exec_child_setup(struct exec_child_plan *plan)
 {
-	struct rlimit no_core = {};
-
 	exec_child_reset_signals();
 	exec_child_require(plan, setsid() < 0 ? -errno : 0, "new session");
 	if (plan->cgroup >= 0)
@@ -318,7 +316,6 @@ static void exec_child_setup(struct exec_child_plan *plan)
 	exec_child_set_ctty(plan);
 	exec_child_close_fds(plan);
 	(void)umask(022);
-	(void)setrlimit(RLIMIT_CORE, &no_core);
 	(void)setrlimit(RLIMIT_NOFILE, plan->nofile);
 }
 

@@ -18,8 +18,9 @@ static void exec_end_add_memory(struct exec *exec, uint64_t kills)
 	e->has_memory_limit = e->has_memory_peak = true;
 	e->memory_limit_bytes = now.limit;
 	e->memory_peak_bytes = now.peak;
-	if (e->reason == END_OOM)
-		n = snprintf(exec->detail, sizeof(exec->detail), "memory limit %llu, peak %llu",
+	if (e->reason == END_OOM || e->reason == END_NODE_OOM)
+		n = snprintf(exec->detail, sizeof(exec->detail), "%smemory limit %llu, peak %llu",
+			     e->reason == END_OOM ? "" : "the machine had no memory left; ",
 			     (unsigned long long)now.limit, (unsigned long long)now.peak);
 	else
 		n = snprintf(exec->detail, sizeof(exec->detail),
@@ -32,7 +33,9 @@ static void exec_end_add_memory(struct exec *exec, uint64_t kills)
 void exec_end_determine(struct exec *exec)
 {
 	struct end *e = &exec->end;
-	uint64_t kills = memory_count_oom_kills(&exec->init->memory) - exec->oom_kills;
+	struct memory_kills now = memory_count_kills(&exec->init->memory);
+	uint64_t kills = now.oom - exec->kills_before.oom;
+	bool own = memory_reached_own_limit(&exec->init->memory, &exec->kills_before, &now);
 
 	*e = (struct end){};
 	if (WIFSIGNALED(exec->status)) {
@@ -50,7 +53,7 @@ void exec_end_determine(struct exec *exec)
 		if (exec->killed) {
 			e->reason = END_KILLED;
 		} else if (kills) {
-			e->reason = END_OOM;
+			e->reason = own ? END_OOM : END_NODE_OOM;
 			/* the kernel counts and does not name: certain only if the sandbox had
 			 * no other process */
 			e->inferred = !exec->started_alone || proc_last_pid() != exec->first_pid;

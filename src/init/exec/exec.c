@@ -501,7 +501,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 	}
 	id_format(&exec->id, exec->name);
 	exec->started_ns = clk_wall_ns(in->clk);
-	exec->oom_kills = memory_count_oom_kills(&in->memory);
+	exec->kills_before = memory_count_kills(&in->memory);
 	exec->started_alone = exec_is_alone(in);
 	r = exec_prepare(exec, &p, mode, !own || own->output_fd < 0, err);
 	if (r >= 0)

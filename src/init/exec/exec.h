@@ -41,10 +41,10 @@ struct exec {
 	uv_poll_t cgroup_events;
 	bool watching_cgroup;
 	uint64_t started_ns, ended_ns;
-	uint64_t oom_kills; /* in the sandbox, before it started */
-	pid_t first_pid;    /* pid, and its value after the end */
-	bool started_alone; /* the sandbox had no other process when it started */
-	int status;         /* of waitpid */
+	struct memory_kills kills_before; /* in the sandbox, before it started */
+	pid_t first_pid;                  /* pid, and its value after the end */
+	bool started_alone;               /* the sandbox had no other process when it started */
+	int status;                       /* of waitpid */
 	bool timed_out, killed;
 	bool handles_open; /* all its handles are initialised */
 	bool internal;     /* PID 1's own: in no list, freed when it ends */

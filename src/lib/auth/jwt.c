@@ -136,6 +136,9 @@ int jwt_check(struct slice text, const struct jwks *keys, const struct jwt_polic
 		r = jwt_read_required_claim(claims, tenant, jwt.tenant, sizeof(jwt.tenant), err);
 	if (r == 0)
 		r = jwt_read_text_claim(claims, "scope", jwt.scope, sizeof(jwt.scope), err);
+	if (r == 0 && json_object_get(claims, JWT_GROUP_CLAIM))
+		r = jwt_read_required_claim(claims, JWT_GROUP_CLAIM, jwt.group, sizeof(jwt.group),
+					    err);
 	if (r == 0)
 		*ret = jwt;
 	return r;

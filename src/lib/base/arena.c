@@ -38,7 +38,7 @@ void *arena_alloc(struct arena *p, size_t count, size_t size)
 		return NULL;
 	}
 	if (!b || n > b->size - b->used) {
-		size_t room = n > BLOCK_SIZE ? n : BLOCK_SIZE;
+		size_t least = p->block ? p->block : BLOCK_SIZE, room = n > least ? n : least;
 
 		b = calloc(1, sizeof(*b) + room);
 		if (!b)
@@ -50,6 +50,15 @@ void *arena_alloc(struct arena *p, size_t count, size_t size)
 	b->used += n;
 	p->left -= n;
 	return ret;
+}
+
+size_t arena_get_size(const struct arena *p)
+{
+	size_t n = 0;
+
+	for (const struct arena_block *b = p->blocks; b; b = b->next)
+		n += sizeof(*b) + b->size;
+	return n;
 }
 
 char *arena_strndup(struct arena *p, const char *s, size_t n)

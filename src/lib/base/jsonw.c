@@ -128,6 +128,12 @@ void jw_str(struct jw *w, const char *key, const char *s)
 		jw_null(w, key);
 }
 
+void jw_json(struct jw *w, const char *key, struct slice json)
+{
+	jw_value_begin(w, key);
+	jw_append(w, json.p, json.n);
+}
+
 void jw_u64(struct jw *w, const char *key, uint64_t v)
 {
 	jw_value_begin(w, key);

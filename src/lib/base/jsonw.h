@@ -43,6 +43,8 @@ void jw_slice(struct jw *w, const char *key, struct slice s);
 void jw_u64(struct jw *w, const char *key, uint64_t v);
 void jw_i64(struct jw *w, const char *key, int64_t v);
 void jw_bool(struct jw *w, const char *key, bool v);
+/* A value that is JSON already, written by this module: it is not checked. */
+void jw_json(struct jw *w, const char *key, struct slice json);
 void jw_null(struct jw *w, const char *key);
 
 /* 0 when exactly one whole value was written and nothing failed. */

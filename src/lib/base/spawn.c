@@ -2,10 +2,12 @@
 #include "base/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/failpoint.h"
@@ -112,6 +114,18 @@ int child_start(const struct spawn *s, struct child *ret, struct cay_err *err)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot start '%s'", s->path);
 	}
 	return 0;
+}
+
+pid_t child_fork(struct child *ret)
+{
+	int pidfd = -EBADF;
+	long pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, NULL);
+
+	if (pid < 0)
+		return -errno;
+	if (pid > 0)
+		ret->pidfd = pidfd;
+	return (pid_t)pid;
 }
 
 int child_wait(struct child *c, int *ret_status)

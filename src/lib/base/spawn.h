@@ -39,6 +39,9 @@ struct child {
 /* *ret is usable after success only; a program that cannot be executed fails
  * here, not in the child. */
 [[nodiscard]] int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
+/* fork() with a pidfd: 0 in the child, its pid, or -errno.  Of a process with one thread.  By
+ * clone(): RestrictNamespaces= of a unit refuses clone3, whose flags no filter sees. */
+[[nodiscard]] pid_t child_fork(struct child *ret);
 /* Block until it ends.  *ret_status is its exit status, or -signal. */
 [[nodiscard]] int child_wait(struct child *c, int *ret_status);
 [[nodiscard]] int child_kill(const struct child *c, int sig);

@@ -34,8 +34,15 @@ bool cgroup_list_has_word(struct slice list, char separator, const char *word);
 
 struct cgroup_usage {
 	uint64_t memory_bytes, memory_peak, oom_kills;
+	uint64_t limit_hits; /* OOM kills for its own limit; on v1, 1 if it was ever reached */
 	uint64_t cpu_ns, throttled_ns, processes;
 };
+
+/* Memory of one directory and of everything below it; the kernel can take the cache back. */
+[[nodiscard]] int cgroup_read_memory_usage(int dir, bool v1, uint64_t *ret);
+[[nodiscard]] int cgroup_read_memory_cache(int dir, bool v1, uint64_t *ret);
+/* Whether processes wait at its limit, because nothing is killed there. */
+bool cgroup_v1_has_waiters(int dir);
 
 [[nodiscard]] int cgroup_read_usage(const struct cgroup *c, struct cgroup_usage *ret,
 				    struct cay_err *err);

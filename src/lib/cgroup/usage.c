@@ -3,7 +3,9 @@
 #include "base/path.h"
 #include "cgroup/cgroup.h"
 
-#define SMALL_FILE KIB(4)
+#define SMALL_FILE KIB(8)
+/* The kernel charges several pages at once, and kills when they do not fit. */
+#define CGROUP_LIMIT_SLACK MIB(1)
 
 static int cgroup_read_number(int dirfd, const char *name, uint64_t *ret)
 {
@@ -31,6 +33,49 @@ static int cgroup_read_keyed_number(int dirfd, const char *name, const char *wor
 	return r < 0 ? r : -ENOENT;
 }
 
+int cgroup_read_memory_usage(int dir, bool v1, uint64_t *ret)
+{
+	return cgroup_read_number(dir, v1 ? "memory.usage_in_bytes" : "memory.current", ret);
+}
+
+bool cgroup_v1_has_waiters(int dir)
+{
+	uint64_t n = 0;
+
+	return cgroup_read_keyed_number(dir, "memory.oom_control", "under_oom", &n) >= 0 && n;
+}
+
+int cgroup_read_memory_cache(int dir, bool v1, uint64_t *ret)
+{
+	auto_buf text = BUF_INIT(SMALL_FILE);
+	int r = path_read(dir, "memory.stat", &text);
+	struct slice rest = { buf_str(&text), text.len };
+
+	*ret = 0;
+	while (r >= 0 && rest.p) {
+		struct slice line = slice_cut(&rest, '\n'), name = slice_cut(&line, ' ');
+		uint64_t n = 0;
+
+		if (v1 && name.n > 6 && strncmp(name.p, "total_", 6) == 0)
+			name = (struct slice){ name.p + 6, name.n - 6 };
+		else if (v1)
+			continue;
+		if (slice_eq(name, SLICE("active_file")) || slice_eq(name, SLICE("inactive_file")))
+			r = str_parse_u64(line, 0, UINT64_MAX, &n);
+		*ret += n;
+	}
+	return r;
+}
+
+/* v1 does not count where swap is limited as well; what was ever used remains. */
+static bool cgroup_v1_reached_limit(int dir, uint64_t peak)
+{
+	uint64_t limit = 0;
+
+	return cgroup_read_number(dir, "memory.limit_in_bytes", &limit) >= 0 &&
+	       peak + CGROUP_LIMIT_SLACK >= limit;
+}
+
 static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 {
 	int fd = c->v1[CG_MEMORY], r;
@@ -39,6 +84,7 @@ static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 		r = cgroup_read_number(fd, "memory.usage_in_bytes", &ret->memory_bytes);
 		if (r >= 0)
 			r = cgroup_read_number(fd, "memory.max_usage_in_bytes", &ret->memory_peak);
+		ret->limit_hits = r >= 0 && cgroup_v1_reached_limit(fd, ret->memory_peak);
 		return r < 0 ? r
 			     : cgroup_read_keyed_number(fd, "memory.oom_control", "oom_kill",
 							&ret->oom_kills);
@@ -46,6 +92,7 @@ static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 	r = cgroup_read_number(c->v2, "memory.current", &ret->memory_bytes);
 	if (r >= 0 && cgroup_read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
 		ret->memory_peak = ret->memory_bytes; /* memory.peak exists from Linux 5.19 on */
+	(void)cgroup_read_keyed_number(c->v2, "memory.events", "oom", &ret->limit_hits);
 	return r < 0 ? r
 		     : cgroup_read_keyed_number(c->v2, "memory.events", "oom_kill",
 						&ret->oom_kills);

@@ -2,6 +2,8 @@
 #include "daemon/daemon.h"
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,6 +70,8 @@ int daemon_parse_options(int argc, char *const *argv, struct settings *ret, stru
 		}
 	}
 	r = daemon_read_settings(config, ret, err);
+	if (r >= 0 && check)
+		r = settings_check(ret, err);
 	return r < 0 ? r : check;
 }
 
@@ -102,6 +106,14 @@ int daemon_disable_core_dumps(struct cay_err *err)
 	return 0;
 }
 
+/* Large buffers go back to the kernel when they are freed; threads share two heaps. */
+static void daemon_bound_allocator(void)
+{
+	(void)mallopt(M_MMAP_THRESHOLD, KIB(128));
+	(void)mallopt(M_TRIM_THRESHOLD, KIB(512));
+	(void)mallopt(M_ARENA_MAX, 2);
+}
+
 int daemon_start(int argc, char *const *argv, const char *as, struct settings *ret, struct log *log,
 		 struct cay_err *err)
 {
@@ -119,9 +131,31 @@ int daemon_start(int argc, char *const *argv, const char *as, struct settings *r
 		return cay_fail(err, CAY_E_FORBIDDEN, "%s must not be root: start it as %s",
 				log->prog, as);
 	daemon_configure_log(ret, log);
+	daemon_bound_allocator();
 	daemon_set_short_slices();
 	daemon_raise_fd_limit();
 	return daemon_disable_core_dumps(err);
+}
+
+int daemon_find_user(const char *what, const char *name, uid_t *ret_uid, gid_t *ret_gid,
+		     struct cay_err *err)
+{
+	uint64_t uid;
+	const struct passwd *pw;
+
+	if (str_parse_u64(slice_of(name), 1, UINT32_MAX - 1, &uid) == 0) {
+		*ret_uid = (uid_t)uid;
+		*ret_gid = (gid_t)uid;
+		return 0;
+	}
+	pw = getpwnam(name); /* NOLINT(concurrency-mt-unsafe): no threads */
+	if (!pw)
+		return cay_fail(err, CAY_E_INVALID, "%s: no such user '%s'", what, name);
+	if (!pw->pw_uid)
+		return cay_fail(err, CAY_E_INVALID, "%s: it must not be root", what);
+	*ret_uid = pw->pw_uid;
+	*ret_gid = pw->pw_gid;
+	return 0;
 }
 
 int daemon_exit_status(int r, struct log *log, const struct cay_err *err)

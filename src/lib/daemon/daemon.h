@@ -8,6 +8,8 @@
  *	--check         read it, report whether it is valid, and exit
  *	--version
  */
+#include <sys/types.h>
+
 #include "base/log.h"
 #include "ops/settings.h"
 
@@ -22,6 +24,9 @@
 			       struct log *log, struct cay_err *err);
 /* The value main() returns; the log has the reason. */
 int daemon_exit_status(int r, struct log *log, const struct cay_err *err);
+/* A user by name or number; what: the setting, for the message.  Never root. */
+[[nodiscard]] int daemon_find_user(const char *what, const char *name, uid_t *ret_uid,
+				   gid_t *ret_gid, struct cay_err *err);
 /* A file named in the settings, read with the daemon's own permissions. */
 [[nodiscard]] int daemon_read_file(const char *path, struct buf *ret);
 /* A process that wakes on a busy CPU waits until the running slice ends, and the kernel's default

@@ -4,6 +4,7 @@
 /* db-internal - the parts of the journal
  *
  *	schema.c    the file: open, check, migrate
+ *	mark.c      how far it had come, in a file beside it
  *	row.c       structs to columns and back, everything checked
  *	write-queue.h       submitted writes
  *	db.c        the queue and its writer
@@ -15,6 +16,11 @@
 /* "Cayj", in the file header. */
 #define DB_APPLICATION_ID 0x4361796a
 
+/* Numbers that only grow: of the last event, and of changes of entries that are `settled`. */
+struct db_past {
+	uint64_t events, entries;
+};
+
 /* A step from one version to the next; ended by NULL.  Only ever appended to. */
 extern const char *const db_schema[];
 
@@ -25,7 +31,7 @@ enum db_stmt {
 	STMT_SANDBOX_PUT,
 	STMT_SANDBOX_DROP,
 	STMT_EVENT,
-	STMT_EVENT_PRUNE,
+	STMT_EVENT_DROP,
 	STMT_BARRIER,
 	STMT_TENANT_PUT,
 	STMT_TENANT_DROP,
@@ -33,12 +39,24 @@ enum db_stmt {
 	STMT_KEY_DROP,
 	STMT_TEMPLATE_PUT,
 	STMT_TEMPLATE_DROP,
+	STMT_KEPT_KEY_PUT,
+	STMT_KEPT_KEY_DROP,
+	STMT_PAST,
 	STMT_NUM
 };
 
 /* Open, check and migrate DB_NAME; on success the connection is the caller's.  Closing it
  * leaves the -wal in place unless configured otherwise. */
-[[nodiscard]] int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err);
+[[nodiscard]] int db_schema_open(int dirfd, bool had_past, sqlite3 **ret, struct db_past *ret_past,
+				 struct cay_err *err);
+/* False, and zeros: there is none, or it cannot be read. */
+bool db_mark_read(int dirfd, struct db_past *ret);
+bool db_past_is_behind(const struct db_past *past, const struct db_past *mark);
+/* A mark that is at most `past`.  Its fd is negative if there is none; only an existing mark that
+ * cannot be replaced is a failure. */
+[[nodiscard]] int db_mark_open(int dirfd, const struct db_past *past, int *ret,
+			       struct cay_err *err);
+void db_mark_write(int fd, const struct db_past *past, bool sync);
 /* SQLite's result as ours. */
 enum cay_code db_error_code(int rc, int sys);
 
@@ -57,10 +75,11 @@ int db_bind_u64(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_sandbox_put_sql, *const db_event_sql;
 /* Nouns stored as an id and a text, one table each. */
-#define DB_ENTRY_KINDS 3
+#define DB_ENTRY_KINDS 4
 struct db_entry_kind {
 	enum id_noun noun;
 	enum db_stmt put, drop;
+	bool settled; /* rare and precious: counted, and moved from the -wal into the file soon */
 	const char *name, *put_sql, *drop_sql, *all_sql;
 };
 extern const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS];

@@ -20,6 +20,9 @@ struct db {
 	sqlite3 *sql; /* the writer's while it runs */
 	sqlite3_stmt *stmts[STMT_NUM];
 	int wal_pages;
+	int mark;            /* its fd, or negative */
+	struct db_past past; /* that is durable */
+	bool unsettled;      /* the -wal has changes of settled entries */
 	/* the loop's */
 	uv_async_t async;
 	uv_idle_t idle;
@@ -46,19 +49,65 @@ static int db_stmt_run(struct db *db, enum db_stmt stmt)
 	return rc == SQLITE_DONE || rc == SQLITE_ROW ? reset : rc;
 }
 
+/* The last row of a sandbox is much shorter than those before it.  An update would leave it alone
+ * in its page; a row that is deleted and inserted shares one with others. */
+static int db_sandbox_put_execute(struct db *db, const struct db_sandbox *row)
+{
+	sqlite3_stmt *drop = db->stmts[STMT_SANDBOX_DROP];
+	int rc = SQLITE_OK;
+
+	if (life_is_finished(&row->life)) {
+		rc = db_bind_id(drop, 0, &row->life.id);
+		if (rc == SQLITE_OK)
+			rc = db_stmt_run(db, STMT_SANDBOX_DROP);
+		(void)sqlite3_clear_bindings(drop);
+	}
+	return rc == SQLITE_OK ? db_sandbox_bind(db->stmts[STMT_SANDBOX_PUT], row) : rc;
+}
+
+static bool db_write_is_settled(const struct db_write *exec)
+{
+	for (size_t i = 0; i < DB_ENTRY_KINDS; i++)
+		if (db_entry_kinds[i].settled &&
+		    (exec->kind == db_entry_kinds[i].put || exec->kind == db_entry_kinds[i].drop))
+			return true;
+	return false;
+}
+
+static bool db_batch_is_settled(const struct db_write_list *batch)
+{
+	for (const struct db_write *exec = batch->first; exec; exec = exec->next)
+		if (db_write_is_settled(exec))
+			return true;
+	return false;
+}
+
+/* The batch is durable: the mark may follow. */
+static void db_mark_follow(struct db *db, const struct db_write_list *batch)
+{
+	for (const struct db_write *exec = batch->first; exec; exec = exec->next)
+		if (exec->kind == STMT_EVENT && exec->event.seq > db->past.events)
+			db->past.events = exec->event.seq;
+	if (db_batch_is_settled(batch)) {
+		db->past.entries++;
+		db->unsettled = true;
+	}
+	db_mark_write(db->mark, &db->past, false);
+}
+
 static int db_write_execute(struct db *db, const struct db_write *exec)
 {
 	sqlite3_stmt *s = db->stmts[exec->kind];
 	int rc = SQLITE_MISUSE;
 
 	if (exec->kind == STMT_SANDBOX_PUT)
-		rc = db_sandbox_bind(s, &exec->row);
+		rc = db_sandbox_put_execute(db, &exec->row);
 	else if (exec->kind == STMT_SANDBOX_DROP)
 		rc = db_bind_id(s, 0, &exec->id);
 	else if (exec->kind == STMT_EVENT)
 		rc = db_event_bind(s, &exec->event);
-	else if (exec->kind == STMT_EVENT_PRUNE)
-		rc = db_bind_u64(s, 0, exec->before);
+	else if (exec->kind == STMT_EVENT_DROP)
+		rc = db_bind_u64(s, 0, exec->number);
 	else if (exec->kind == STMT_BARRIER)
 		rc = SQLITE_OK;
 	for (size_t i = 0; i < DB_ENTRY_KINDS; i++)
@@ -83,6 +132,8 @@ static int db_write_transaction(struct db *db, const struct db_write_list *batch
 		rc = SQLITE_IOERR;
 	for (const struct db_write *exec = batch->first; exec && rc == SQLITE_OK; exec = exec->next)
 		rc = db_write_execute(db, exec);
+	if (rc == SQLITE_OK && db_batch_is_settled(batch))
+		rc = db_stmt_run(db, STMT_PAST);
 	if (rc == SQLITE_OK && failpoint_hit(FAULT_JOURNAL_WRITTEN) < 0)
 		rc = SQLITE_IOERR;
 	if (rc == SQLITE_OK)
@@ -98,6 +149,8 @@ static bool db_wal_checkpoint(struct db *db)
 	    SQLITE_OK)
 		return false;
 	db->wal_pages = 0;
+	db->unsettled = false;
+	db_mark_write(db->mark, &db->past, true);
 	uv_mutex_lock(&db->lock);
 	db->stats.checkpoints++;
 	uv_mutex_unlock(&db->lock);
@@ -130,6 +183,8 @@ static void db_writer_write_batch(struct db *db, struct db_write_list *batch)
 		exec->sys = sys;
 		exec->why = sqlite3_errstr(rc);
 	}
+	if (rc == SQLITE_OK)
+		db_mark_follow(db, batch);
 	uv_mutex_lock(&db->lock);
 	*(rc == SQLITE_OK ? &db->stats.writes : &db->stats.failed) += n;
 	db->stats.transactions += rc == SQLITE_OK;
@@ -146,7 +201,7 @@ static bool db_writer_next_batch(struct db *db, struct db_write_list *ret)
 	uv_mutex_lock(&db->lock);
 	idle = !db->queue.first;
 	uv_mutex_unlock(&db->lock);
-	if (db->wal_pages > WAL_MAX || (idle && db->wal_pages > WAL_IDLE))
+	if (db->wal_pages > WAL_MAX || (idle && (db->wal_pages > WAL_IDLE || db->unsettled)))
 		(void)db_wal_checkpoint(db); /* the next one does it */
 	uv_mutex_lock(&db->lock);
 	while (!db->queue.first && !db->stopping)
@@ -371,14 +426,14 @@ uint64_t db_event_next_seq(struct db *db)
 	return db->event_next++;
 }
 
-void db_event_prune(struct db *db, uint64_t before)
+void db_event_delete(struct db *db, uint64_t seq)
 {
 	struct db_write *exec =
-		db_write_new_with_text(db, STMT_EVENT_PRUNE, (struct slice){}, NULL, NULL, NULL);
+		db_write_new_with_text(db, STMT_EVENT_DROP, (struct slice){}, NULL, NULL, NULL);
 
 	if (!exec)
 		return;
-	exec->before = before < DB_NUMBER_MAX ? before : DB_NUMBER_MAX;
+	exec->number = seq;
 	db_write_enqueue(db, exec);
 }
 
@@ -404,8 +459,9 @@ static int db_stmts_prepare(struct db *db, struct cay_err *err)
 		[STMT_SANDBOX_PUT] = db_sandbox_put_sql,
 		[STMT_SANDBOX_DROP] = "DELETE FROM sandbox WHERE id = ?",
 		[STMT_EVENT] = db_event_sql,
-		[STMT_EVENT_PRUNE] = "DELETE FROM event WHERE seq < ?",
+		[STMT_EVENT_DROP] = "DELETE FROM event WHERE seq = ?",
 		[STMT_BARRIER] = "SELECT 1",
+		[STMT_PAST] = "UPDATE past SET entries = entries + 1",
 	};
 
 	for (size_t i = 0; i < DB_ENTRY_KINDS; i++) {
@@ -422,33 +478,13 @@ static int db_stmts_prepare(struct db *db, struct cay_err *err)
 	return 0;
 }
 
-/* Past every number that was ever durable, forgotten or not. */
-static int db_find_next_event_seq(struct db *db, struct cay_err *err)
-{
-	static const char text[] =
-		"SELECT max((SELECT ifnull(max(seq), 0) FROM event),"
-		" (SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'event'))";
-	sqlite3_stmt *s = NULL;
-	int rc = sqlite3_prepare_v2(db->sql, text, -1, &s, NULL);
-	int64_t last = -1;
-
-	if (rc == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW &&
-	    sqlite3_column_type(s, 0) == SQLITE_INTEGER)
-		last = sqlite3_column_int64(s, 0);
-	(void)sqlite3_finalize(s);
-	if (last < 0 || last == INT64_MAX)
-		return cay_fail(err, CAY_E_INTERNAL, DB_NAME ": the number of the last event is %s",
-				last < 0 ? "unreadable" : "the last there is");
-	db->event_next = (uint64_t)last + 1;
-	return 0;
-}
-
 /* Everything but the handle, which belongs to the loop until it is closed. */
 static void db_fini(struct db *db)
 {
 	for (unsigned i = 0; i < STMT_NUM; i++)
 		(void)sqlite3_finalize(db->stmts[i]);
 	(void)sqlite3_close(db->sql);
+	cay_closep(&db->mark);
 	uv_cond_destroy(&db->wake);
 	uv_mutex_destroy(&db->lock);
 }
@@ -459,6 +495,7 @@ static struct db *db_new(void)
 
 	if (!db)
 		return NULL;
+	db->mark = -EBADF;
 	db_write_list_init(&db->submitted);
 	db_write_list_init(&db->refused);
 	db_write_list_init(&db->notifying);
@@ -473,18 +510,21 @@ static struct db *db_new(void)
 	return NULL;
 }
 
-int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
+int db_open(int dirfd, bool had_past, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 {
 	struct db *db = db_new();
 	int r;
 
 	if (!db)
 		return cay_no_memory(err);
-	r = db_schema_open(dirfd, &db->sql, err);
+	r = db_schema_open(dirfd, had_past, &db->sql, &db->past, err);
 	if (r >= 0)
 		r = db_stmts_prepare(db, err);
+	if (r >= 0 && db->past.events == DB_NUMBER_MAX)
+		r = cay_fail(err, CAY_E_INTERNAL,
+			     DB_NAME ": the number of the last event is the last there is");
 	if (r >= 0)
-		r = db_find_next_event_seq(db, err);
+		r = db_mark_open(dirfd, &db->past, &db->mark, err);
 	if (r >= 0 && uv_async_init(loop, &db->async, on_db_async) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": no handle in the loop");
 	if (r < 0) {
@@ -496,6 +536,7 @@ int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 	(void)uv_idle_init(loop, &db->idle); /* cannot fail */
 	db->handles = 2;
+	db->event_next = db->past.events + 1; /* past every number that was ever durable */
 	db->async.data = db->idle.data = db;
 	uv_unref((uv_handle_t *)&db->async);
 	uv_unref((uv_handle_t *)&db->idle);

@@ -30,6 +30,8 @@
 #include "life/life.h"
 
 #define DB_NAME "journal.db"
+#define DB_MARK "journal.mark"     /* how far it had come */
+#define DB_ACCEPT "journal.accept" /* the operator accepts it with what it lost */
 #define DB_TEXT_MAX KIB(256)
 /* Writes without an outcome yet; more are refused (CAPACITY). */
 #define DB_PENDING_MAX 65536
@@ -53,7 +55,7 @@ struct db_event {
 	struct slice text;
 };
 
-/* A tenant, a key or a template, by the noun of its id. */
+/* A tenant, a key, a template or the kept idempotency key of a sandbox, by the noun of its id. */
 struct db_entry {
 	struct id id;
 	struct slice text;
@@ -64,8 +66,16 @@ typedef void db_fn(void *arg, const struct cay_err *outcome);
 
 /* Create or open DB_NAME in the directory (open for reading) and migrate its tables to this
  * version; blocks.  Refused and left unchanged: a file of a later version (INCOMPATIBLE), a
- * damaged one or one of another program (INTERNAL), one open elsewhere (CONFLICT). */
-[[nodiscard]] int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err);
+ * damaged one or one of another program (INTERNAL), one open elsewhere (CONFLICT).
+ *
+ * -ESTALE, also left unchanged: it lost its past.  It has less than its mark says, or it is new
+ * although the caller knows of a past (had_past).  db_loss_accept() makes the next open take it. */
+[[nodiscard]] int db_open(int dirfd, bool had_past, uv_loop_t *loop, struct db **ret,
+			  struct cay_err *err);
+/* Durable when it returns; and the end of it, once what the journal lacks is dealt with. */
+[[nodiscard]] int db_loss_accept(int dirfd, struct cay_err *err);
+bool db_loss_is_accepted(int dirfd);
+void db_loss_accept_finish(int dirfd);
 
 typedef int db_row_fn(void *arg, const struct db_sandbox *row, struct cay_err *err);
 typedef int db_event_fn(void *arg, const struct db_event *event, struct cay_err *err);
@@ -98,8 +108,8 @@ void db_entry_put(struct db *db, const struct db_entry *entry, db_fn *fn, void *
 void db_entry_delete(struct db *db, const struct id *id, db_fn *fn, void *arg);
 /* A number for one event; never given twice. */
 uint64_t db_event_next_seq(struct db *db);
-/* Forget events before this number. */
-void db_event_prune(struct db *db, uint64_t before);
+/* Forget an event; its number is not given again. */
+void db_event_delete(struct db *db, uint64_t seq);
 
 struct db_stats {
 	uint64_t writes, transactions; /* that are durable */

@@ -18,7 +18,8 @@ static const char *const reasons[] = {
 	[END_KILLED] = "killed",       [END_TTL] = "ttl",
 	[END_IDLE] = "idle",           [END_QUOTA] = "quota",
 	[END_EVICTED] = "evicted",     [END_START_FAILED] = "start_failed",
-	[END_NODE_LOST] = "node_lost", [END_NUM_REASONS] = NULL,
+	[END_NODE_LOST] = "node_lost", [END_NODE_OOM] = "node_oom",
+	[END_NUM_REASONS] = NULL,
 };
 static const char *const on_exits[] = { [ON_EXIT_KEEP] = "keep", [ON_EXIT_END] = "end", NULL };
 static const char *const booleans[] = { "0", "1", NULL };
@@ -73,19 +74,21 @@ const char *const db_event_sql =
 	"INSERT OR REPLACE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?)";
 
 /* They are read in this order. */
-#define KIND(noun, sym, name, table) \
+#define KIND(noun, sym, settled, name, table) \
 	{ noun, \
 	  STMT_##sym##_PUT, \
 	  STMT_##sym##_DROP, \
+	  settled, \
 	  name, \
 	  "INSERT INTO " table " (id, text) VALUES (?, ?) " \
 	  "ON CONFLICT (id) DO UPDATE SET text = excluded.text", \
 	  "DELETE FROM " table " WHERE id = ?", \
 	  "SELECT id, text FROM " table " ORDER BY rowid LIMIT ?" }
 const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS] = {
-	KIND(ID_TENANT, TENANT, "tenant", "tenant"),
-	KIND(ID_KEY, KEY, "key", "api_key"),
-	KIND(ID_TEMPLATE, TEMPLATE, "template", "template"),
+	KIND(ID_TENANT, TENANT, true, "tenant", "tenant"),
+	KIND(ID_KEY, KEY, true, "key", "api_key"),
+	KIND(ID_TEMPLATE, TEMPLATE, true, "template", "template"),
+	KIND(ID_SANDBOX, KEPT_KEY, false, "idempotency key", "kept_key"),
 };
 
 const struct db_entry_kind *db_entry_kind_find(enum id_noun noun)

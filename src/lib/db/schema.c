@@ -25,10 +25,14 @@ const char *const db_schema[] = {
 	"CREATE TABLE api_key (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
 	"CREATE TABLE template (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
 	"ALTER TABLE sandbox ADD COLUMN warm INTEGER NOT NULL DEFAULT 0",
+	"CREATE TABLE kept_key (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT;"
+	"CREATE TABLE past (entries INTEGER NOT NULL) STRICT; INSERT INTO past VALUES (0)",
 	NULL,
 };
 
 #define SYNCHRONOUS_FULL 2 /* as SQLite numbers it */
+#define VERSION_EVENTS 2   /* has the table of events */
+#define VERSION_PAST 6     /* has the table `past` */
 #define VERSION_NOW ((int)ARRAY_SIZE(db_schema) - 1)
 
 enum cay_code db_error_code(int rc, int sys)
@@ -55,8 +59,8 @@ static int db_schema_fail(sqlite3 *sql, int rc, struct cay_err *err)
 	if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT ||
 	    (rc & 0xff) == SQLITE_ERROR)
 		return cay_fail(err, CAY_E_INTERNAL,
-				DB_NAME " is damaged (%s); put back a copy, or move it away with "
-					"its -wal: sandboxes that run are then unknown",
+				DB_NAME " is damaged (%s); put back a copy of db/, or move it away "
+					"with its -wal and run 'cay fsck --end-foreign'",
 				sqlite3_errmsg(sql));
 	return (rc & 0xff) == SQLITE_IOERR && sys
 		       ? cay_fail_sys(err, code, sys, DB_NAME ": %s", sqlite3_errmsg(sql))
@@ -97,7 +101,7 @@ static int db_schema_query_number(sqlite3 *sql, const char *text, uint64_t *ret,
 	auto_buf b = BUF_INIT(256);
 	int r = db_schema_query_text(sql, text, &b, err);
 
-	if (r >= 0 && str_parse_u64((struct slice){ b.data, b.len }, 0, UINT32_MAX, ret) < 0)
+	if (r >= 0 && str_parse_u64((struct slice){ b.data, b.len }, 0, DB_NUMBER_MAX, ret) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": %s says '%s'", text, buf_str(&b));
 	return r;
 }
@@ -126,10 +130,50 @@ static int db_schema_identify(sqlite3 *sql, uint64_t *ret_version, struct cay_er
 	r = db_schema_query_text(sql, "PRAGMA quick_check(1)", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "ok"))
 		r = cay_fail(err, CAY_E_INTERNAL,
-			     DB_NAME " is damaged (%s); put back a copy, or move it away with its "
-				     "-wal: sandboxes that run are then unknown",
+			     DB_NAME " is damaged (%s); put back a copy of db/, or move it away "
+				     "with its -wal and run 'cay fsck --end-foreign'",
 			     buf_str(&b));
 	return r;
+}
+
+static int db_schema_fail_lost(const struct db_past *past, const struct db_past *mark,
+			       struct cay_err *err)
+{
+	(void)cay_fail(err, CAY_E_UNAVAILABLE,
+		       "the journal lost its past: it has %ju events and %ju changes, and once had "
+		       "%ju and %ju; put back a copy of db/, or accept the loss with 'cay fsck "
+		       "--end-foreign'",
+		       (uintmax_t)past->events, (uintmax_t)past->entries, (uintmax_t)mark->events,
+		       (uintmax_t)mark->entries);
+	return -ESTALE;
+}
+
+/* What the caller and the mark know, to be compared with the file before it is written. */
+struct db_expected {
+	struct db_past mark;
+	bool had_past, accepted;
+};
+
+static int db_schema_check_past(sqlite3 *sql, uint64_t version, const struct db_expected *expected,
+				struct db_past *ret, struct cay_err *err)
+{
+	int r = 0;
+
+	*ret = (struct db_past){};
+	if (version >= VERSION_EVENTS)
+		r = db_schema_query_number(
+			sql,
+			"SELECT max((SELECT ifnull(max(seq), 0) FROM event),"
+			" (SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'event'))",
+			&ret->events, err);
+	if (r >= 0 && version >= VERSION_PAST)
+		r = db_schema_query_number(sql, "SELECT ifnull(max(entries), 0) FROM past",
+					   &ret->entries, err);
+	if (r < 0 || expected->accepted)
+		return r;
+	return db_past_is_behind(ret, &expected->mark) || (!version && expected->had_past)
+		       ? db_schema_fail_lost(ret, &expected->mark, err)
+		       : 0;
 }
 
 static int db_schema_migrate(sqlite3 *sql, uint64_t version, struct cay_err *err)
@@ -152,7 +196,8 @@ static int db_schema_migrate(sqlite3 *sql, uint64_t version, struct cay_err *err
 
 /* EXCLUSIVE comes before the first read: then no shared memory can be truncated under us,
  * and no other process can checkpoint at the same time. */
-static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
+static int db_schema_set_up(sqlite3 *sql, const struct db_expected *expected,
+			    struct db_past *ret_past, struct cay_err *err)
 {
 	static const char lock[] = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0;"
 				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
@@ -164,6 +209,8 @@ static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 
 	if (r >= 0)
 		r = db_schema_identify(sql, &version, err);
+	if (r >= 0)
+		r = db_schema_check_past(sql, version, expected, ret_past, err);
 	if (r >= 0)
 		r = db_schema_query_text(sql, "PRAGMA journal_mode = WAL", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "wal"))
@@ -231,12 +278,30 @@ static int db_file_find_path(int dirfd, struct buf *ret, struct cay_err *err)
 	return 0;
 }
 
-int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
+/* SQLite deletes the -wal of an empty file: it is not even opened, if there was a past. */
+static bool db_file_is_lost(int dirfd, const struct db_expected *expected)
 {
+	static const struct db_past none;
+	struct stat st = {};
+
+	return (fstatat(dirfd, DB_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 || !st.st_size) &&
+	       !expected->accepted &&
+	       (expected->had_past || db_past_is_behind(&none, &expected->mark));
+}
+
+int db_schema_open(int dirfd, bool had_past, sqlite3 **ret, struct db_past *ret_past,
+		   struct cay_err *err)
+{
+	struct db_expected expected = { .had_past = had_past,
+					.accepted = db_loss_is_accepted(dirfd) };
 	auto_buf path = BUF_INIT(PATH_MAX);
 	sqlite3 *sql = NULL;
-	int r = db_file_find_path(dirfd, &path, err), rc;
+	int r, rc;
 
+	(void)db_mark_read(dirfd, &expected.mark);
+	if (db_file_is_lost(dirfd, &expected))
+		return db_schema_fail_lost(&(struct db_past){}, &expected.mark, err);
+	r = db_file_find_path(dirfd, &path, err);
 	if (r < 0)
 		return r;
 	rc = sqlite3_open_v2(buf_str(&path), &sql,
@@ -245,7 +310,8 @@ int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
 			     NULL);
 	if (rc == SQLITE_OK)
 		rc = db_schema_harden(sql);
-	r = rc == SQLITE_OK ? db_schema_set_up(sql, err) : db_schema_fail(sql, rc, err);
+	r = rc == SQLITE_OK ? db_schema_set_up(sql, &expected, ret_past, err)
+			    : db_schema_fail(sql, rc, err);
 	if (r < 0) {
 		(void)sqlite3_close(sql);
 		return r;

@@ -12,7 +12,7 @@ struct db_write {
 		struct db_event event;
 		struct db_entry entry;
 		struct id id;
-		uint64_t before;
+		uint64_t number; /* of an event */
 	};
 	size_t bytes;
 	db_fn *fn;

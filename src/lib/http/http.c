@@ -156,6 +156,11 @@ bool http_parser_is_idle(const struct http_parser *p)
 	return p->state == STATE_HEAD && p->raw.len == 0 && p->interim == 0;
 }
 
+struct slice http_parser_refused_head(const struct http_parser *p)
+{
+	return (struct slice){ p->raw.data, p->raw.len };
+}
+
 bool http_parser_has_ended(const struct http_parser *p)
 {
 	return p->state == STATE_END;
@@ -181,9 +186,11 @@ static int http_parser_collect_head(struct http_parser *p, struct slice *in, str
 		    (c == '\n') != (p->breaks % 2 == 1) || (c == '\r' && !(p->raw.len + i)))
 			return cay_fail(err, CAY_E_INVALID, "byte 0x%02x in the head of a message",
 					(unsigned char)c);
-		if (p->raw.len + i == HTTP_HEAD_MAX)
+		if (p->raw.len + i == HTTP_HEAD_MAX) {
+			(void)buf_append(&p->raw, in->p, i); /* for http_parser_refused_head() */
 			return cay_fail(err, CAY_E_HEADERS, "the head is longer than %zu bytes",
 					HTTP_HEAD_MAX);
+		}
 		p->breaks = c == '\r' || c == '\n' ? p->breaks + 1 : 0;
 		i++;
 	}

@@ -89,9 +89,11 @@ void http_parser_fini(struct http_parser *p);
 
 /* Consume bytes from the front of *in up to one event; HTTP_MORE: all were consumed.  After
  * a failure (CAY_E_HEADERS past a limit, CAY_E_INVALID, or CAY_E_NO_MEMORY) only
- * http_parser_fini() may be called. */
+ * http_parser_fini() and http_parser_refused_head() may be called. */
 [[nodiscard]] int http_parser_next(struct http_parser *p, struct slice *in, struct slice *body,
 				   struct cay_err *err);
+/* After CAY_E_HEADERS: the first bytes of the head, not checked, cut off anywhere. */
+struct slice http_parser_refused_head(const struct http_parser *p);
 /* True between messages, where the connection may end. */
 bool http_parser_is_idle(const struct http_parser *p);
 /* True from HTTP_END to http_parser_reset(). */

@@ -13,7 +13,7 @@
  * create_queue_enter() until create_queue_leave() or create_queue_finish(). */
 #include "base/id.h"
 
-#define CREATE_QUEUE_RUNNING_MAX 16 /* as many as the keeper has workers */
+#define CREATE_QUEUE_RUNNING_MAX 16 /* of the keeper's workers */
 #define CREATE_QUEUE_MAX 1024
 #define CREATE_QUEUE_MIN 10 /* always admitted, else nothing would be measured again */
 #define CREATE_QUEUE_WAIT_MAX_NS UINT64_C(2000000000)

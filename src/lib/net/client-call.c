@@ -12,6 +12,7 @@ struct client_call {
 	bool closing, got_bytes;
 	struct buf retry_request; /* the request, while it may be retried */
 	struct buf in, body;
+	bool (*received)(void *arg, size_t held);
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
 	void *arg;
@@ -105,6 +106,9 @@ static bool client_call_parse_next(struct client_call *c, struct slice *in)
 	case HTTP_BODY:
 		if (buf_append(&c->body, body.p, body.n) < 0)
 			client_call_fail(c, CAY_E_TOO_LARGE, "the reply is too large");
+		else if (c->received && !c->received(c->arg, c->body.len))
+			client_call_fail(c, CAY_E_RATE,
+					 "the replies of this tenant take too much memory");
 		return !c->closing;
 	case HTTP_END:
 		client_call_complete(c, in->n);
@@ -189,6 +193,7 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 	c->shared = conf->shared;
 	c->open = 1;
 	c->in = BUF_INIT(IN_MAX);
+	c->received = conf->received;
 	c->body = BUF_INIT(conf->answer_max);
 	c->done = conf->done;
 	c->arg = conf->arg;

@@ -23,6 +23,8 @@ struct client_call_conf {
 	bool can_retry;          /* sending it twice is harmless */
 	size_t answer_max;       /* bytes of the reply's body; more is CAY_E_TOO_LARGE */
 	uint64_t timeout_ms;     /* 0: no limit */
+	/* So much of the reply's body is held; false: no more may be.  May be NULL. */
+	bool (*received)(void *arg, size_t held);
 	/* head NULL: no reply, err says why. */
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);

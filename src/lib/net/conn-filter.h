@@ -48,7 +48,8 @@ struct conn {
 	void *data;
 	const struct conn_filter *filter;
 	void *filter_data;
-	unsigned open; /* handles not closed yet */
+	conn_preamble *preamble; /* NULL: none, or no more */
+	unsigned open;           /* handles not closed yet */
 	bool closing;
 	bool want_read; /* the owner wants to read */
 	bool reading;   /* the socket is being read */

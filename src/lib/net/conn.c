@@ -46,19 +46,22 @@ static void on_conn_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
 static void on_conn_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
 {
 	struct conn *c = stream->data;
+	struct slice wire = { bytes->base, n < 0 ? 0 : (size_t)n };
 	struct cay_err err = {};
 
-	if (n == 0 || c->closing)
+	if (n > 0 && c->preamble && !c->closing && !c->preamble(c, &wire))
+		c->preamble = NULL;
+	if (n == 0 || c->closing || (n > 0 && !wire.n))
 		return;
 	if (n < 0 && n != UV_EOF) {
 		(void)cay_fail_sys(&err, CAY_E_UNAVAILABLE, (int)-n, "read");
 		conn_notify_end(c, &err);
 	} else if (c->filter) {
-		c->filter->input(c, (struct slice){ bytes->base, n < 0 ? 0 : (size_t)n });
+		c->filter->input(c, wire);
 	} else if (n < 0) {
 		conn_notify_end(c, NULL);
 	} else {
-		c->events->read(c, (struct slice){ bytes->base, (size_t)n });
+		c->events->read(c, wire);
 	}
 }
 
@@ -265,6 +268,11 @@ int conn_open_fd(struct conn_shared *room, int fd, int family, const struct conn
 	if (r >= 0)
 		(void)cay_take_fd(&owned);
 	return conn_finish_open(c, conf, r, ret);
+}
+
+void conn_set_preamble(struct conn *c, conn_preamble *fn)
+{
+	c->preamble = fn;
 }
 
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max)

@@ -61,6 +61,10 @@ struct conn_conf {
 [[nodiscard]] int conn_open_fd(struct conn_shared *room, int fd, int family,
 			       const struct conn_conf *conf, struct conn **ret);
 
+/* Called with the first bytes of the socket, before any filter, until it returns false: it takes
+ * what is its own from the front, and may close the connection. */
+typedef bool conn_preamble(struct conn *c, struct slice *wire);
+void conn_set_preamble(struct conn *c, conn_preamble *fn);
 /* Change the owner; queued bytes stay queued. */
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
 void *conn_data(const struct conn *c);

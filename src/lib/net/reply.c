@@ -41,6 +41,7 @@ static void reply_send_now(struct server_conn *c, const uv_buf_t *v, unsigned n)
 		server_conn_close(c);
 	buf_fini(&c->held);
 	c->held.max = SERVER_OUT_MAX;
+	server_conn_count_unread(c);
 }
 
 void server_conn_flush(struct server_conn *c)
@@ -68,6 +69,7 @@ void on_server_conn_sent(struct conn *conn)
 {
 	struct server_conn *c = conn_data(conn);
 
+	server_conn_count_unread(c);
 	if (c->want_drain && c->live && !c->reply_finished && !c->closing &&
 	    request_queued_bytes(&c->rq) <= SERVER_OUT_MARK / 2) {
 		c->want_drain = false;
@@ -164,6 +166,13 @@ void request_reply(struct request *rq, int status, const char *media, struct buf
 	size_t n = 0;
 
 	assert(c->live && !c->reply_begun && !c->reply_finished);
+	(void)request_count_held(rq, 0); /* it is in the body now */
+	if (body && !server_conn_can_buffer(c, body->len)) {
+		buf_fini(body);
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_failf(rq, CAY_E_RATE, "the tenant's clients have not read their replies");
+		return;
+	}
 	if (body) {
 		content = *body;
 		*body = (struct buf){};
@@ -415,6 +424,8 @@ int request_peer_address(struct request *rq, struct sockaddr_storage *ret)
 
 	if (fd < 0)
 		return -EBADF;
+	if (server_conn_proxied_address(server_conn_of_request(rq), ret))
+		return 0;
 	return getpeername(fd, (struct sockaddr *)ret, &n) < 0 ? -errno : 0;
 }
 

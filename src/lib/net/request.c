@@ -84,7 +84,7 @@ static bool request_try_special_handler(struct server_conn *c)
 	return true;
 }
 
-static void request_call_handler(struct server_conn *c)
+void server_conn_call_handler(struct server_conn *c)
 {
 	const struct server_conf *conf = c->conf;
 	request_fn *fn = c->route ? c->route->handler : conf->handler;
@@ -94,6 +94,28 @@ static void request_call_handler(struct server_conn *c)
 		fn = conf->sandbox_handler;
 	c->in_handler = true;
 	fn(&c->rq, conf->arg);
+}
+
+/* An anonymous caller has no tenant; the reply to a balancer must not depend on other strangers. */
+static bool request_is_counted(const struct request *rq)
+{
+	return rq->actor.scope != SCOPE_PUBLIC || (rq->match.op && rq->match.op->flags & OP_PAGE);
+}
+
+static int request_admit_charged(struct server_conn *c, struct cay_err *err)
+{
+	/* operators do not wait for the tenant they act for */
+	static const struct id operators = { .bits = { 1 } };
+	int r = c->conf->admit ? c->conf->admit(&c->rq, c->conf->arg, err) : 0;
+
+	if (r < 0 || !request_is_counted(&c->rq))
+		return r;
+	r = request_charge_tenant(
+		&c->rq, c->rq.actor.scope == SCOPE_OPERATOR ? &operators : &c->rq.actor.tenant, 0,
+		err);
+	if (r < 0)
+		(void)request_add_reply_header(&c->rq, "Retry-After", "1");
+	return r;
 }
 
 void server_conn_begin_request(struct server_conn *c)
@@ -118,14 +140,12 @@ void server_conn_begin_request(struct server_conn *c)
 	if (request_try_special_handler(c))
 		return;
 	r = request_find_route(c, &allow, &err);
-	if (r >= 0 && c->conf->admit)
-		r = c->conf->admit(&c->rq, c->conf->arg, &err);
 	if (r < 0) {
-		uint64_t begun = c->rq.begun_ns;
-
 		server_conn_reply_error(c, &err, allow);
-		if (err.code == CAY_E_OVERLOADED)
-			c->server->refusing_ns += uv_hrtime() - begun;
+		return;
+	}
+	if (request_admit_charged(c, &err) < 0) {
+		server_conn_refuse(c, &err);
 		return;
 	}
 	op = c->rq.match.op;
@@ -142,7 +162,7 @@ void server_conn_begin_request(struct server_conn *c)
 		return;
 	}
 	if (request_send_continue(c) && c->raw)
-		request_call_handler(c);
+		server_conn_take_turn(c);
 }
 
 /* The handler gets `gone`; the reply is ours again. */
@@ -215,7 +235,7 @@ void server_conn_finish_body(struct server_conn *c)
 	} else if (request_decode_body(c, &err) < 0) {
 		server_conn_reply_error(c, &err, 0);
 	} else {
-		request_call_handler(c);
+		server_conn_take_turn(c);
 	}
 }
 
@@ -233,6 +253,8 @@ void server_conn_fail_last(struct server_conn *c, const struct cay_err *err)
 					  .arena = ARENA_INIT(SERVER_POOL_MAX) };
 		server_conn_set_request_id(c);
 	}
+	if (err->code == CAY_E_HEADERS && c->conf->head_refused)
+		c->conf->head_refused(&c->rq, http_parser_refused_head(&c->http), c->conf->arg);
 	c->complete = false;
 	c->last_request = true;
 	server_conn_reply_error(c, err, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server-conn - one connection of a server: its input, its timer, its requests */
 #include <poll.h>
+#include <sys/random.h>
 
 #include "net/peer-limit.h"
 #include "net/server-internal.h"
@@ -17,6 +18,8 @@ static void server_conn_reset_request(struct server_conn *c)
 	c->paused = c->want_drain = c->bodiless = c->answer_reported = c->reply_finished = false;
 	c->code = CAY_OK;
 	c->route = NULL;
+	c->refusal = NULL;
+	server_conn_leave_share(c);
 	arena_fini(&c->rq.arena);
 	buf_fini(&c->body);
 	buf_fini(&c->extra_headers);
@@ -52,6 +55,7 @@ void server_conn_unref(struct server_conn *c)
 		c->next->prev = c->prev;
 	s->n_conns--;
 	peer_limit_remove_conn(s->peers, c->peer);
+	free(c->proxied);
 	free(c);
 	server_free_when_done(s);
 }
@@ -202,10 +206,19 @@ static void server_conn_linger(struct server_conn *c)
 	server_conn_set_timeout(c, LINGER_MS);
 }
 
+/* A counter would tell every client how many requests others send. */
+static uint64_t server_draw_request_id(struct server *s)
+{
+	if (!s->n_ids &&
+	    getrandom(s->ids, sizeof(s->ids), GRND_NONBLOCK) == (ssize_t)sizeof(s->ids))
+		s->n_ids = REQUEST_IDS_DRAWN;
+	/* early at boot there may be none: the time tells nothing of others either */
+	return s->n_ids ? s->ids[--s->n_ids] : uv_hrtime();
+}
+
 void server_conn_set_request_id(struct server_conn *c)
 {
-	struct server *s = c->server;
-	uint64_t id = (uint64_t)s->id_first << 32 | s->id_next++;
+	uint64_t id = server_draw_request_id(c->server);
 
 	for (unsigned i = 0; i < REQUEST_ID_LEN; i++)
 		c->rq.id[i] = "0123456789abcdef"[id >> 4 * (REQUEST_ID_LEN - 1 - i) & 15];

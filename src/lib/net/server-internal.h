@@ -12,14 +12,22 @@
  * in the same system call.  They are sent before the loop waits again.
  */
 #include "net/conn.h"
+#include "net/request-turns.h"
 #include "net/server.h"
+#include "net/tenant-share.h"
+#include "wire/proxy-header.h"
+
+#define UNREAD_SMALL KIB(64) /* a reply that is never replaced by a refusal */
+#define TURN_LEAST_NS 1000
+#define REQUEST_IDS_DRAWN 32
 
 struct server_conn {
 	struct server *server;
 	const struct server_conf *conf;
 	struct server_conn *prev, *next;
 	struct conn *conn;
-	struct peer_limit *peer; /* its count of connections */
+	struct peer_limit *peer;      /* its count of connections */
+	struct proxy_header *proxied; /* of a trusted proxy; else NULL */
 	uv_timer_t timer;
 	unsigned open; /* the connection, the timer, and a held reply */
 	bool closing, lingering;
@@ -43,6 +51,13 @@ struct server_conn {
 	uint64_t body_received;
 	struct buf body;          /* gathered */
 	struct buf extra_headers; /* of the reply */
+
+	/* the tenant's share of the daemon; NULL: not counted */
+	struct tenant_share *share;
+	struct tenant_turn turn;
+	struct cay_err *refusal; /* sent when it is due */
+	size_t unread_counted;
+	size_t held_by_handler; /* request_count_held() */
 
 	/* out */
 	struct buf held;
@@ -82,8 +97,10 @@ struct server {
 	struct server_conn *conns, *held;
 	struct upgraded_conn *upgraded;
 	unsigned n_conns;
-	uint64_t refusing_ns;       /* time spent on requests that conf->admit refused */
-	uint32_t id_first, id_next; /* request ids: a random half, then a counter */
+	uint64_t refusing_ns;            /* time spent on requests that conf->admit refused */
+	uint64_t ids[REQUEST_IDS_DRAWN]; /* of the next requests; random, so that they tell nothing
+					  */
+	unsigned n_ids;
 };
 
 static inline struct server_conn *server_conn_of_request(struct request *rq)
@@ -96,6 +113,8 @@ void server_free_when_done(struct server *s);
 /* Accept a connection; NULL on failure. */
 struct server_conn *server_conn_accept(struct server *s);
 void server_conn_close(struct server_conn *c);
+/* The address in its PROXY header; false when it had none. */
+bool server_conn_proxied_address(const struct server_conn *c, struct sockaddr_storage *ret);
 /* Free the server_conn but not its connection, which still counts as the server's. */
 struct conn *server_conn_release_conn(struct server_conn *c);
 /* Send c->held before the loop waits again. */
@@ -117,4 +136,14 @@ void server_conn_add_body(struct server_conn *c, struct slice bytes);
 void server_conn_finish_body(struct server_conn *c);
 void server_conn_fail_last(struct server_conn *c, const struct cay_err *err);
 void server_conn_reply_error(struct server_conn *c, const struct cay_err *err, unsigned allow);
+void server_conn_call_handler(struct server_conn *c);
+/* request-turns.c: call the handler when it is the tenant's turn. */
+void server_conn_take_turn(struct server_conn *c);
+/* Refuse the request, later if its tenant gets many refusals. */
+void server_conn_refuse(struct server_conn *c, const struct cay_err *err);
+void server_conn_leave_share(struct server_conn *c);
+/* Output was queued or sent.  It may close the connection. */
+void server_conn_count_unread(struct server_conn *c);
+/* Whether a whole reply of n bytes may be queued. */
+bool server_conn_can_buffer(const struct server_conn *c, size_t n);
 #endif

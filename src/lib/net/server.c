@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/server.h"
 
-#include <sys/random.h>
-
 #include "base/seqpacket.h"
 #include "net/peer-limit.h"
 #include "net/server-internal.h"
@@ -20,13 +18,22 @@ void server_free_when_done(struct server *s)
 	free(s);
 }
 
-static void server_count_peer(struct server_conn *c)
+bool server_conn_proxied_address(const struct server_conn *c, struct sockaddr_storage *ret)
 {
-	struct sockaddr_storage at = {};
-	socklen_t len = sizeof(at);
+	struct sockaddr_in6 *v6 = (void *)ret;
+	struct sockaddr_in *v4 = (void *)ret;
 
-	if (getpeername(conn_fd(c->conn), (struct sockaddr *)&at, &len) == 0)
-		c->peer = peer_limit_add_conn(c->server->peers, &at);
+	if (!c->proxied || !c->proxied->has_address)
+		return false;
+	*ret = (struct sockaddr_storage){ .ss_family = AF_INET6 };
+	v6->sin6_port = htons(c->proxied->port);
+	memcpy(&v6->sin6_addr, c->proxied->address, sizeof(v6->sin6_addr));
+	if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+		*ret = (struct sockaddr_storage){ .ss_family = AF_INET };
+		v4->sin_port = htons(c->proxied->port);
+		memcpy(&v4->sin_addr, c->proxied->address + 12, sizeof(v4->sin_addr));
+	}
+	return true;
 }
 
 /* Beyond this a peer gets no error reply: each counts as a connection until it is sent. */
@@ -45,6 +52,54 @@ static void server_refuse_excess_conn(struct server_conn *c, enum cay_code code,
 	server_conn_fail_last(c, &err);
 }
 
+/* Count a connection of that peer.  Excess ones get an error reply, unless too many wait for one.
+ */
+static void server_count_peer(struct server_conn *c, const struct sockaddr_storage *at)
+{
+	const struct server *s = c->server;
+
+	if (!s->peers || c->closing)
+		return;
+	c->peer = peer_limit_add_conn(s->peers, at);
+	if (peer_limit_count_conns(c->peer) > server_peer_hard_limit(s))
+		server_conn_close(c);
+	else if (peer_limit_count_conns(c->peer) > s->conf->max_peer && !c->lingering)
+		server_refuse_excess_conn(c, CAY_E_RATE, s->conf->max_peer, " from this address");
+}
+
+/* The first bytes of a connection of a proxy. */
+static bool on_server_conn_preamble(struct conn *conn, struct slice *wire)
+{
+	struct server_conn *c = conn_data(conn);
+	struct sockaddr_storage at;
+	int r = proxy_header_feed(c->proxied, wire);
+
+	if (r < 0)
+		server_conn_close(c);
+	else if (r == PROXY_HEADER_DONE && server_conn_proxied_address(c, &at))
+		server_count_peer(c, &at);
+	return r == PROXY_HEADER_MORE;
+}
+
+static void server_identify_peer(struct server_conn *c)
+{
+	const struct server_conf *conf = c->conf;
+	struct sockaddr_storage at = {};
+	socklen_t len = sizeof(at);
+
+	if (getpeername(conn_fd(c->conn), (struct sockaddr *)&at, &len) < 0)
+		return;
+	if (!conf->trusts || !conf->trusts(&at, conf->arg)) {
+		server_count_peer(c, &at);
+		return;
+	}
+	c->proxied = calloc(1, sizeof(*c->proxied));
+	if (c->proxied)
+		conn_set_preamble(c->conn, on_server_conn_preamble);
+	else
+		server_conn_close(c);
+}
+
 static void on_server_connection(uv_stream_t *listener, int status)
 {
 	struct server *s = listener->data;
@@ -52,18 +107,14 @@ static void on_server_connection(uv_stream_t *listener, int status)
 
 	if (!c)
 		return;
-	if (s->peers)
-		server_count_peer(c);
-	/* excess connections get an error reply, unless too many wait for one */
-	if (s->n_conns > 2 * s->conf->max_conns ||
-	    (s->peers && peer_limit_count_conns(c->peer) > server_peer_hard_limit(s))) {
+	if (s->n_conns > 2 * s->conf->max_conns) {
 		server_conn_close(c);
 		return;
 	}
 	if (s->n_conns > s->conf->max_conns)
 		server_refuse_excess_conn(c, CAY_E_UNAVAILABLE, s->conf->max_conns, "");
-	else if (s->peers && peer_limit_count_conns(c->peer) > s->conf->max_peer)
-		server_refuse_excess_conn(c, CAY_E_RATE, s->conf->max_peer, " from this address");
+	if (!c->closing && (s->peers || s->conf->trusts))
+		server_identify_peer(c);
 	if (c->closing)
 		return;
 	conn_set_reading(c->conn, true);
@@ -122,8 +173,6 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	}
 	s->conf = conf;
 	s->peers = conf->max_peer ? peer_limits_new() : NULL; /* without memory, unlimited */
-	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
-		s->id_first = 0; /* ids are for log readers, not for security */
 	(void)uv_prepare_init(loop, &s->flush_held);
 	s->flush_held.data = s;
 	s->open++;

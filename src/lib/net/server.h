@@ -36,7 +36,9 @@
 #define REQUEST_LENGTH_UNKNOWN UINT64_MAX
 
 struct request;
+struct request_turns;
 struct server;
+struct sockaddr_storage;
 
 /* Events for a handler that replies later; members may be NULL. */
 struct request_events {
@@ -54,8 +56,8 @@ struct request {
 	const struct http_head *head;
 	struct op_match match; /* match.op is NULL for a route of the program */
 	struct actor actor;    /* the caller, set by conf->admit */
-	const void *body;      /* decoded; NULL when the row has no request table */
-	const void *query;     /* decoded; NULL when the row has none */
+	void *body;            /* decoded; NULL when the row has no request table */
+	void *query;           /* decoded; NULL when the row has none */
 	char id[REQUEST_ID_LEN + 1];
 	uint64_t begun_ns;  /* uv_hrtime() when its head was complete */
 	struct arena arena; /* freed with the request */
@@ -106,9 +108,18 @@ struct server_conf {
 	 * request_release_held_reply(), which must be called from the loop, not from here.  Other
 	 * replies cannot be held. */
 	bool (*answered)(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+	/* A head is too large: may add headers to the refusal.  Its first bytes are not checked
+	 * and cut off anywhere, and rq has no head.  May be NULL. */
+	void (*head_refused)(struct request *rq, struct slice head, void *arg);
 	/* Called before it for an internal error, which no client receives.  May be NULL. */
 	void (*broken)(const struct request *rq, const struct cay_err *err, void *arg);
+	/* Whether that peer is a proxy which may begin a connection with a PROXY header
+	 * (wire/proxy-header.h).  Its connections are counted by the address in there, or not.
+	 * NULL: none is. */
+	bool (*trusts)(const struct sockaddr_storage *peer, void *arg);
 	void *arg;
+	/* Shares of tenants (net/request-turns.h), of all servers of the loop.  NULL: none. */
+	struct request_turns *turns;
 	/* Layer of every connection (net/tls.h); NULL: plain. */
 	const struct conn_layer *layer;
 };
@@ -125,6 +136,15 @@ unsigned server_count_connections(const struct server *s);
 /* Time spent on requests that conf->admit refused, since the start. */
 uint64_t server_refusing_ns(const struct server *s);
 
+/* For a request of conf->find_special, whose tenant the server does not know: count what it takes.
+ * Refuses a tenant with more than `most` requests in progress (0: any number), each until the last
+ * byte of its reply is sent, or with too many unread bytes. */
+[[nodiscard]] int request_charge_tenant(struct request *rq, const struct id *tenant, unsigned most,
+					struct cay_err *err);
+/* Call the handler again when it is the tenant's turn: for a reply that waited and is costly. */
+void request_take_turn_again(struct request *rq);
+/* Count memory that the handler holds for its reply, until the reply.  False: it is too much. */
+[[nodiscard]] bool request_count_held(struct request *rq, size_t n);
 uv_loop_t *request_loop(struct request *rq);
 /* Shared state of the server's connections, for one the handler opens itself. */
 struct conn_shared *request_conn_shared(struct request *rq);
@@ -134,7 +154,7 @@ bool request_peer_has_left(struct request *rq);
 void request_release_held_reply(struct request *rq);
 struct ucred;
 [[nodiscard]] int request_peer_credentials(struct request *rq, struct ucred *ret);
-struct sockaddr_storage;
+/* Of the socket, or from its PROXY header. */
 [[nodiscard]] int request_peer_address(struct request *rq, struct sockaddr_storage *ret);
 void request_pause_body(struct request *rq);
 void request_resume_body(struct request *rq);

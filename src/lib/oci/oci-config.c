@@ -47,7 +47,10 @@ static const struct {
 	const char *name;
 	uint64_t limit;
 } rlimits[] = {
-	{ "RLIMIT_CORE", 0 }, /* PID 1 sets the others: src/init/main.c says why */
+	/* Not 0, with which the kernel still starts the host's core_pattern if that is a program: 1
+	 * byte means never, and the filter keeps it so.  PID 1 sets the others:
+	 * src/init/main.c says why. */
+	{ "RLIMIT_CORE", 1 },
 };
 
 static void oci_config_write_list(struct jw *w, const char *key, const char *const *list, size_t n)

@@ -41,6 +41,8 @@ enum op_id {
 #define OP_PAGE 1u     /* public documentation, which edge.pages can switch off */
 #define OP_DOWNLOAD 2u /* bytes of a sandbox, which a browser must save and not show */
 
+#define OP_GROUPS 4u /* for a caller with a group as well, although the path names no sandbox */
+
 #define OP_DEADLINE_S 30
 #define OP_LONG_S 660             /* PID 1 ends such work after 10 minutes at the latest */
 #define OP_NO_DEADLINE UINT32_MAX /* the command, or the amount of work, bounds it */

@@ -14,7 +14,8 @@ const char *const end_reasons[END_NUM_REASONS + 1] = {
 	[END_KILLED] = "killed",       [END_TTL] = "ttl",
 	[END_IDLE] = "idle",           [END_QUOTA] = "quota",
 	[END_EVICTED] = "evicted",     [END_START_FAILED] = "start_failed",
-	[END_NODE_LOST] = "node_lost", [END_NUM_REASONS] = NULL,
+	[END_NODE_LOST] = "node_lost", [END_NODE_OOM] = "node_oom",
+	[END_NUM_REASONS] = NULL,
 };
 static const char *const exec_states[] = {
 	[EXEC_RUNNING] = "running", [EXEC_ENDED] = "ended", [EXEC_NUM_STATES] = NULL
@@ -59,6 +60,7 @@ static const char *const pull_states[] = {
 	[PULL_DONE] = "done",     [PULL_FAILED] = "failed",   [PULL_NUM] = NULL,
 };
 static const char *const on_exits[] = { "keep", "end", NULL };
+static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };
 static const char *const on_empties[] = { "create", "fail", NULL };
 static const char *const fsck_kinds[] = {

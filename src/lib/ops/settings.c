@@ -49,6 +49,16 @@ static const struct conf_key keys[] = {
 
 const struct conf_table settings_table = { keys, ARRAY_SIZE(keys) };
 
+int settings_check(const struct settings *s, struct cay_err *err)
+{
+	/* an issuer signs JWTs for other services with the same keys */
+	if (s->jwt_keys[0] && (!s->jwt_issuer[0] || !s->jwt_audience[0]))
+		return cay_fail(err, CAY_E_INVALID,
+				"jwt.keys: set jwt.issuer and jwt.audience as well, or every JWT "
+				"these keys sign for another service would be accepted");
+	return 0;
+}
+
 void settings_apply_live(struct settings *now, const struct settings *again)
 {
 #define CAY_SETTING(section, key, type, member, min, max, value, choices, live, ...) \

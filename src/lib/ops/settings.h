@@ -17,14 +17,20 @@ struct settings {
 	char init_path[4096];
 	char cgroup[256];
 	uint64_t max_sandboxes, max_tenant, max_group;
-	uint64_t node_memory, node_pids, node_disk;
-	uint64_t max_ttl_ms, record_ttl_ms;
+	/* ceilings of one sandbox's limits; 0: see the help */
+	uint64_t sandbox_memory, sandbox_cpu, sandbox_pids, sandbox_nofile;
+	uint64_t sandbox_shm, sandbox_output, sandbox_disk, sandbox_inodes;
+	uint64_t tenant_groups, tenant_memory, tenant_cpu, tenant_pids, tenant_disk;
+	uint64_t tenant_creates, node_overcommit;
+	uint64_t node_memory, node_sandbox_memory, node_pids, node_disk;
+	uint64_t max_ttl_ms, record_ttl_ms, idempotency_ttl_ms;
+	bool unlimited_disk;
 	bool drain;
 	uint64_t token_key_ms;
 	uint64_t audit_keep, audit_size, uploads_size;
-	char control_user[33];
+	char control_user[33], pull_user[33];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
-	char edge_public_url[256];
+	char edge_public_url[256], edge_trusted[1024];
 	uint64_t link_max_ms;
 	char edge_cert[4096], edge_key[4096];
 	bool edge_plain, edge_pages;
@@ -38,6 +44,8 @@ struct settings {
 };
 
 extern const struct conf_table settings_table;
+/* Check what no single row can: settings that need each other. */
+[[nodiscard]] int settings_check(const struct settings *s, struct cay_err *err);
 /* Apply the settings that may change while a program runs, after reading the file again. */
 void settings_apply_live(struct settings *now, const struct settings *again);
 #endif

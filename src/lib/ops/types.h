@@ -34,6 +34,7 @@ enum end_reason {
 	END_EVICTED,
 	END_START_FAILED,
 	END_NODE_LOST,
+	END_NODE_OOM,
 	END_NUM_REASONS
 };
 
@@ -80,6 +81,7 @@ struct health {
 	struct field_texts runtimes;
 	bool has_runtimes;
 	unsigned disk; /* enum verb_disk */
+	bool has_disk;
 	struct pool_count pools;
 	bool has_pools;
 };
@@ -153,6 +155,8 @@ struct sandbox_create {
 	 * packages are in it */
 	const char *layer;
 	bool layered;
+	uint64_t disk_ceiling, inode_ceiling; /* for limits that it leaves out; 0: none */
+	uint64_t max_ttl_ms;                  /* longest lifetime; 0: the setting's */
 };
 
 struct end {
@@ -181,6 +185,9 @@ struct sandbox_info {
 	bool has_writable;
 	uint64_t app_port;
 	const char *timezone;
+	uint64_t cpu_ms;
+	bool has_cpu;
+	const char *hold; /* static text */
 };
 
 /* The part of a sandbox's journal row beside its struct life. */
@@ -199,6 +206,12 @@ struct sandbox_record {
 	uint64_t epoch;
 	bool has_epoch;
 	struct field_list revoked; /* struct revoked */
+};
+
+struct kept_key_row {
+	struct id sandbox, tenant;
+	const char *key, *body; /* a hash of the request */
+	uint64_t created_ns;
 };
 
 struct revoked {
@@ -234,6 +247,14 @@ struct event {
 	unsigned state;
 	struct end end;
 	bool has_end;
+	const char *hold;
+};
+
+/* The node held a sandbox, or let it go on. */
+struct hold_event {
+	struct id tenant, sandbox;
+	bool held;
+	uint64_t free_bytes, reserve_bytes;
 };
 
 struct event_query {
@@ -256,8 +277,13 @@ struct fsck_row {
 	bool repaired;
 };
 
+struct repair_query {
+	bool end_foreign;
+};
+
 struct fsck_list {
 	uint64_t checked;
+	bool restarting;
 	struct field_list findings;
 };
 

@@ -18,10 +18,9 @@ static struct slice unpack_buf_slice(const struct buf *b)
 
 /* index.json -> manifest, or index.json -> index -> manifest, and no further. */
 static int unpack_find_manifest(const struct oci_layout *l, struct manifest *ret,
-				struct digest *ret_digest, struct cay_err *err)
+				struct buf *ret_text, struct cay_err *err)
 {
 	auto_buf index = BUF_INIT(LAYOUT_JSON_MAX), nested = BUF_INIT(LAYOUT_JSON_MAX);
-	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
 	struct descriptor d = {};
 	int r = oci_layout_read_index(l, &index, err);
 
@@ -35,11 +34,8 @@ static int unpack_find_manifest(const struct oci_layout *l, struct manifest *ret
 			r = cay_fail(err, CAY_E_INVALID, "an index in an index in an index");
 	}
 	if (r >= 0)
-		r = oci_layout_read_blob(l, &d, &text, err);
-	if (r >= 0)
-		r = manifest_parse(unpack_buf_slice(&text), ret, err);
-	*ret_digest = d.digest;
-	return r;
+		r = oci_layout_read_blob(l, &d, ret_text, err);
+	return r < 0 ? r : manifest_parse(unpack_buf_slice(ret_text), ret, err);
 }
 
 /* The tar is the one layer. */
@@ -65,26 +61,15 @@ static int unpack_read_tree(struct oci_layout *l, struct manifest *m, struct buf
 		       : 0;
 }
 
-/* One that has no manifest is named by the one it would have had. */
-static int unpack_compute_image_digest(const struct manifest *m, struct digest *ret,
-				       struct cay_err *err)
-{
-	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
-	int r = manifest_write(m, &text, err);
-
-	if (r >= 0 && digest_compute(text.data, text.len, ret) < 0)
-		r = cay_fail(err, CAY_E_INTERNAL, "cannot hash the manifest");
-	return r;
-}
-
-static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct digest *digest,
+/* One that has no manifest gets the one it would have had. */
+static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct buf *text,
 			     struct buf *config, struct cay_err *err)
 {
 	int r;
 
 	switch (oci_layout_detect_kind(l)) {
 	case LAYOUT_OCI:
-		r = unpack_find_manifest(l, m, digest, err);
+		r = unpack_find_manifest(l, m, text, err);
 		return r < 0 ? r : oci_layout_read_blob(l, &m->config, config, err);
 	case LAYOUT_DOCKER:
 		r = docker_archive_read(l, m, config, err);
@@ -98,7 +83,7 @@ static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct di
 				"there is no index.json, no manifest.json and no program: not an "
 				"OCI image layout, not an archive of docker and not a tree");
 	}
-	return r < 0 ? r : unpack_compute_image_digest(m, digest, err);
+	return r < 0 ? r : manifest_write(m, text, err);
 }
 
 static int unpack_write_config(struct slice text, size_t n_layers,
@@ -114,12 +99,19 @@ static int unpack_write_config(struct slice text, size_t n_layers,
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the config") : 0;
 }
 
-int unpack_image(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct unpack_result *ret,
-		 struct cay_err *err)
+static int unpack_write_manifest(const struct buf *text, int fd, struct cay_err *err)
+{
+	int r = fd_write_all(fd, text->data, text->len);
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the manifest") : 0;
+}
+
+int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_bytes,
+		 struct unpack_result *ret, struct cay_err *err)
 {
 	struct layer_budget left = { max_bytes, max_bytes, LAYER_ENTRIES_MAX, 0 };
 	struct digest diff_ids[MANIFEST_LAYERS_MAX];
-	auto_buf config = BUF_INIT(MANIFEST_CONFIG_MAX);
+	auto_buf config = BUF_INIT(MANIFEST_CONFIG_MAX), text = BUF_INIT(LAYOUT_JSON_MAX);
 	auto_layout layout = { .fd = -EBADF };
 	auto_close int plain = -EBADF;
 	struct manifest m = {};
@@ -128,10 +120,12 @@ int unpack_image(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct
 	if (r >= 0)
 		r = oci_layout_open(plain >= 0 ? plain : tar_fd, &layout, err);
 	if (r >= 0)
-		r = unpack_read_image(&layout, &m, &ret->digest, &config, err);
+		r = unpack_read_image(&layout, &m, &text, &config, err);
 	if (r >= 0)
-		r = unpack_write_config(unpack_buf_slice(&config), m.n_layers, diff_ids, config_fd,
-					err);
+		r = unpack_write_manifest(&text, to.manifest_fd, err);
+	if (r >= 0)
+		r = unpack_write_config(unpack_buf_slice(&config), m.n_layers, diff_ids,
+					to.config_fd, err);
 	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
 		r = layer_apply(root, &layout, &m.layers[i], &diff_ids[i], i == 0, &left, err);
 	if (r >= 0)

@@ -11,17 +11,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "unpack/digest.h"
-
-#define UNPACK_CONFIG_MAX KIB(64)
+#include "unpack/unpack-texts.h"
 
 struct unpack_result {
-	struct digest digest; /* of the manifest, or of the one it would have had */
-	uint64_t bytes;       /* of the files, including those a later layer replaced */
-	uint64_t skipped;     /* devices, fifos and sockets that were left out */
+	uint64_t bytes;   /* of the files, including those a later layer replaced */
+	uint64_t skipped; /* devices, fifos and sockets that were left out */
 };
 
-/* root: an empty directory; config_fd: a file, image_config as JSON goes there. */
-[[nodiscard]] int unpack_image(int root, int tar_fd, int config_fd, uint64_t max_bytes,
+/* root: an empty directory. */
+[[nodiscard]] int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_bytes,
 			       struct unpack_result *ret, struct cay_err *err);
 #endif

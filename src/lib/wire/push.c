@@ -12,6 +12,7 @@ static const struct {
 	uint16_t low, values; /* of value */
 	bool number, time;
 	bool port; /* number is one */
+	bool flag; /* number is 0 or 1 */
 	enum id_noun id;
 	bool no_id; /* or none */
 	bool tenant;
@@ -25,14 +26,18 @@ static const struct {
 			   .time = true,
 			   .port = true,
 			   .id = ID_SANDBOX,
-			   .tenant = true },
+			   .tenant = true,
+			   .secret = PUSH_GROUP_TAG },
 	[PUSH_KEY] = { .known = true,
 		       .low = 1,
 		       .values = PUSH_SCOPES,
+		       .number = true,
+		       .flag = true,
 		       .time = true,
 		       .id = ID_KEY,
 		       .tenant = true,
 		       .secret = 32 },
+	[PUSH_KEY_GROUP] = { .known = true, .values = 1, .id = ID_KEY, .secret = 32 },
 	[PUSH_KEY_REMOVED] = { .known = true, .values = 1, .id = ID_KEY },
 	[PUSH_TOKEN_KEY] = { .known = true,
 			     .low = 1,
@@ -97,6 +102,8 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 	if ((p.number && !kinds[kind].number) || (p.time && !kinds[kind].time))
 		return -EPROTO;
 	if (kinds[kind].port && (!p.number || p.number > UINT16_MAX))
+		return -EPROTO;
+	if (kinds[kind].flag && p.number > 1)
 		return -EPROTO;
 	if (!(kinds[kind].no_id && push_id_decode(in + 16, ID_NONE, &p.id)) &&
 	    !push_id_decode(in + 16, kinds[kind].id, &p.id))

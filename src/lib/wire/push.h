@@ -20,10 +20,11 @@
  *	kind     value            number     time           id       tenant   secret
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
- *	SANDBOX  enum             app_port   epoch          sandbox  its
- *	         sandbox_state
+ *	SANDBOX  enum             app_port   epoch          sandbox  its      16 bytes: SHA-256
+ *	         sandbox_state                                                of its group
  *	REVOKED  slot                                       sandbox           8 bytes of a token
- *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
+ *	KEY      enum op_scope    1: bound   until, unix ms key      its      SHA-256 of it
+ *	GROUP                                               key               group, 0-padded
  *	NO_KEY                                              key
  *	SIGN     key number       epoch      until, unix ms                   HMAC key of tokens
  *	END
@@ -40,19 +41,21 @@
  * 8 random bytes (auth/token.h) into one of its PUSH_REVOKED_MAX slots; slots not mentioned keep
  * their value.  BUSY is sent when the number of requests inside a sandbox has changed, and with 0
  * for a request that came and went in between, so that cayd can tell which are idle.  USED is sent
- * now and then for a key that was accepted.  REFUSED is a sum: refusals of one peer since the last
- * record.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6 network the first 64
- * bits; all zero are several.  COUNT is a cell of daemon/metrics.h's table, sent when it has
- * changed; the cells depend on the build, so cayd accepts them only from its own. */
+ * now and then for a key that was accepted.  A bound key is refused until its GROUP has come.
+ *REFUSED is a sum: refusals of one peer since the last record.  The peer is an IPv6 address, or
+ *IPv4 mapped into one, of an IPv6 network the first 64 bits; all zero are several.  COUNT is a cell
+ *of daemon/metrics.h's table, sent when it has changed; the cells depend on the build, so cayd
+ *accepts them only from its own. */
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 4
+#define PUSH_ABI 5
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
 #define PUSH_REVOKED_MAX 16   /* places of a sandbox */
+#define PUSH_GROUP_TAG 16     /* bytes of the hash of a group's name; zero: none */
 
 enum push_kind {
 	PUSH_NONE,
@@ -69,6 +72,7 @@ enum push_kind {
 	PUSH_REFUSED,
 	PUSH_COUNT,
 	PUSH_REVOKED,
+	PUSH_KEY_GROUP,
 	PUSH_KINDS
 };
 

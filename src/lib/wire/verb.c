@@ -80,7 +80,11 @@ static const struct verb_field limits_fields[] = {
 	F(limits, pids, VK_U32, 0, PIDS_MAX),
 	{},
 };
-static const struct verb_field list_fields[] = { F(list, after, VK_AFTER, 0, 0), {} };
+static const struct verb_field list_fields[] = {
+	F(list, after, VK_AFTER, 0, 0),
+	F(list, usage, VK_U64, 0, 1),
+	{},
+};
 static const struct verb_field image_add_fields[] = {
 	F(image_add, bytes, VK_U64, 1, DISK_MAX),
 	{},
@@ -220,7 +224,8 @@ static bool verb_list_reply_is_valid(const void *msg)
 	struct id last = {};
 
 	memcpy(&list, msg, sizeof(list));
-	if (list.n_rows > VERB_LIST_MAX || list.more > 1)
+	if (list.n_rows > VERB_LIST_MAX || list.more > 1 || list.zero ||
+	    (list.n_stuck && !id_is_valid(&list.stuck, ID_SANDBOX)))
 		return false;
 	for (uint32_t i = 0; i < list.n_rows; i++) {
 		const struct verb_list_row *row = &list.rows[i];

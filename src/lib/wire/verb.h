@@ -15,12 +15,13 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 7
+#define VERB_ABI 10
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000
-#define VERB_LIST_MAX 64
+#define VERB_LIST_MAX 56
+#define VERB_WORKERS_MAX 40 /* verbs that the keeper carries out at once; cayd divides them */
 /* In verb_reply.code; other codes are rows of errors.def, which move. */
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
@@ -113,8 +114,9 @@ static_assert(sizeof(struct verb_limits) == 72);
 struct verb_list {
 	struct verb_head head;
 	struct id after; /* the last id of the page before; all zero for the first */
+	uint64_t usage;  /* 1: with what each uses */
 };
-static_assert(sizeof(struct verb_list) == 32);
+static_assert(sizeof(struct verb_list) == 40);
 
 struct verb_image_add {
 	struct verb_head head;
@@ -177,6 +179,13 @@ struct verb_usage_reply {
 	uint64_t disk_inodes;
 };
 static_assert(sizeof(struct verb_usage_reply) == 272);
+
+struct verb_remove_reply {
+	struct verb_reply reply;
+	uint64_t cpu_ns; /* that all its processes used; all bits set: unknown */
+};
+static_assert(sizeof(struct verb_remove_reply) == 264);
+
 struct verb_image_commit_reply {
 	struct verb_reply reply;
 	uint8_t digest[32]; /* of the disk's owner, not of its content */
@@ -189,15 +198,20 @@ struct verb_list_row {
 	uint64_t started_boot_ns; /* 0 when there is no PID 1 */
 	uint32_t range;
 	uint32_t processes;
-	uint32_t pid;    /* of PID 1 on the host, 0 when there is none */
-	uint32_t frozen; /* 1: by freeze */
+	uint32_t pid;        /* of PID 1 on the host, 0 when there is none */
+	uint32_t frozen;     /* 1: by freeze */
+	uint64_t disk_bytes; /* as a quota counts them; all bits set: not counted, or not asked */
+	uint64_t written_bytes; /* by its processes; 0: not asked */
 };
-static_assert(sizeof(struct verb_list_row) == 48);
+static_assert(sizeof(struct verb_list_row) == 64);
 
 struct verb_list_reply {
 	struct verb_reply reply;
 	uint32_t n_rows;
-	uint32_t more; /* 1 if more rows follow */
+	uint32_t more;    /* 1 if more rows follow */
+	struct id stuck;  /* a sandbox whose files could not be removed */
+	uint32_t n_stuck; /* of how many */
+	uint32_t zero;
 	struct verb_list_row rows[VERB_LIST_MAX];
 };
 static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);

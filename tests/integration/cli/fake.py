@@ -410,6 +410,10 @@ class Fake:
         image = self.images.pop(parts[1], None)
         c.sendall(reply(200, image) if image else failure(404, "not_found", "no such image"))
 
+    def post_tenants_id(self, c, f, parts, query, headers):
+        self.tenant_update = json.loads(b"".join(self.body(f, headers)))
+        c.sendall(reply(200, self.tenants[2]))
+
     def get_tenants(self, c, f, parts, query, headers):
         self.list(c, "tenants", self.tenants, query)
 

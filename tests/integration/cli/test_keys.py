@@ -2,6 +2,7 @@
 """Tenants and keys: where a secret goes, and where it does not"""
 import json
 
+import fake
 import pytest
 
 
@@ -50,3 +51,26 @@ def test_revoke_by_prefix_and_by_id(daemon, cay):
     r = cay("key", "rotate", "--overlap", "25h", "00000001")
     assert r.returncode == 2 and len(daemon.secrets) == 5
     assert cay("key", "revoke", "nobody").returncode == 4
+
+
+def test_a_tenants_quotas_are_a_table(daemon, cay):
+    tenant = daemon.tenants[2]
+    status = {"tenant": tenant, "quotas": {"sandboxes": 20, "memory_bytes": 3 << 29, "cpu_milli": 2500, "max_ttl_ms": 7200000},
+              "ceilings": {"memory_bytes": 1 << 30},
+              "usage": {"sandboxes": 3, "groups": 1, "memory_bytes": 1 << 29, "cpu_milli": 500, "pids": 300, "disk_bytes": 0}}
+    daemon.say["GET", f"/v1/tenants/{tenant['id']}"] = fake.reply(200, status)
+    rows = [line.split("  ") for line in cay("tenant", "show", "b").stdout.splitlines()]
+    cells = [[w.strip() for w in row if w.strip()] for row in rows]
+    assert cells == [[f"tenant b ({tenant['id']})"], ["QUOTA", "LIMIT", "GRANTED"], ["sandboxes", "20", "3"], ["groups", "-", "1"],
+                     ["memory", "1.5 GiB", "512.0 MiB"], ["cpu", "2.5", "0.5"], ["pids", "-", "300"], ["disk", "-", "0 B"],
+                     ["lifetime", "2h"], ["memory of one sandbox", "1.0 GiB"]], cells
+    assert json.loads(cay("tenant", "show", "--json", "b").stdout) == status
+
+
+def test_quotas_are_set_by_their_units(daemon, cay):
+    assert cay("tenant", "set", "--memory", "64Gi", "--cpu", "2.5", "--max-ttl", "8h", "--sandbox-pids", "100", "b").returncode == 0
+    assert daemon.tenant_update == {"quotas": {"memory_bytes": 64 << 30, "cpu_milli": 2500, "max_ttl_ms": 28800000}, "ceilings": {"pids": 100}, "reset": False}
+    r = cay("tenant", "set", "b")
+    assert r.returncode == 2 and "give a quota to set" in r.stderr
+    r = cay("tenant", "set", "--memroy", "1Gi", "b")
+    assert r.returncode == 2 and "--memory" in r.stderr

@@ -11,7 +11,7 @@ import pytest
 import fake as fake_daemon
 from test_cli import wait_for
 
-REASONS = ["exit", "signal", "timeout", "oom", "killed", "ttl", "idle", "quota", "evicted", "start_failed", "node_lost"]
+REASONS = ["exit", "signal", "timeout", "oom", "killed", "ttl", "idle", "quota", "evicted", "start_failed", "node_lost", "node_oom"]
 
 
 def test_create_sends_deadlines_group_key_and_entrypoint(daemon, cay):
@@ -212,6 +212,16 @@ def test_doctor_asks_fsck_only_of_a_daemon_that_answers(daemon, cay):
     assert checks["journal"]["verdict"] == "OK"
     daemon.path = "/nowhere/control.sock"
     assert re.search(r"^WARN +journal +not compared: ", cay("doctor").stdout, re.M)
+
+
+def test_doctor_says_what_a_proxy_hides(daemon, cay, monkeypatch):
+    def verdict():
+        return {c["name"]: c["verdict"] for c in json.loads(cay("doctor", "--json").stdout)["checks"]}["proxy"]
+    assert verdict() == "OK"
+    monkeypatch.setenv("CAY_EDGE_PLAIN", "yes")
+    assert verdict() == "WARN"
+    monkeypatch.setenv("CAY_EDGE_TRUSTED", "10.0.0.1")
+    assert verdict() == "OK"
 
 
 def test_events_are_listed_past_a_page(daemon, cay):

@@ -170,6 +170,28 @@ def test_notifications_arrive_in_order(bridge, server):
             assert all("id" in s and s["id"] < n or "id" not in s for s, _, _ in server.seen[:i])
 
 
+def test_a_notification_holds_back_the_lines_after_it(bridge, server):
+    """Its connection is the only one when the bridge waits: what the bridge has sent does not depend on who is scheduled."""
+    sent, go = threading.Event(), threading.Event()
+
+    def hold(m, c):
+        if "id" not in m:
+            sent.set()
+        assert go.wait(60)  # all of them, so that no connection ends
+        return echo(m)
+    server.answer = hold
+    p = bridge.start()
+    os.write(p.stdin.fileno(), lines({"jsonrpc": "2.0", "method": "notifications/x"}, ask(1)))  # one write is one read
+    p.stdin.close()
+    assert sent.wait(60)
+    while open(f"/proc/{p.pid}/syscall").read().split()[0] not in ("7", "271"):  # poll, ppoll: it has done what it can
+        pass
+    links = [os.readlink(f"/proc/{p.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{p.pid}/fd")]
+    go.set()
+    assert len([l for l in links if l.startswith("socket:")]) == 1
+    assert [json.loads(line)["id"] for line in p.stdout] == [1] and p.wait(60) == 0
+
+
 def test_more_than_can_be_under_way_wait(bridge, server):
     now, most, change = 0, 0, threading.Condition()
 

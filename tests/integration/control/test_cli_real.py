@@ -164,6 +164,27 @@ def whose(own, secret):
     return push.whose(str(own.run / "edge" / "push.sock"), secret)
 
 
+def test_usage_by_tenant_and_label(own, run):
+    run("create", "--label", "team=blue", "--name", "one", "tiny")
+    run("create", "--label", "team=blue", "--name", "two", "tiny")
+    run("create", "--name", "bare", "tiny")
+    head, row = run("usage", "--by", "tenant").splitlines()
+    assert re.split(r"  +", head) == ["TENANT", "SANDBOXES", "ENDED", "CPU", "MEMORY", "MEMORY LIMITS", "PROCESSES", "DISK"]
+    cells = re.split(r"  +", row)
+    assert cells[:3] == ["default", "3", "0"] and re.fullmatch(r"\d+\.\d s", cells[3]) and cells[5] == "1.5 GiB"
+    assert int(cells[6]) >= 3
+    by = {line.split()[0]: line.split()[1] for line in run("usage", "--by", "label", "team").splitlines()[1:]}
+    assert by == {"blue": "2", "-": "1"}
+    assert [r["sandboxes"] for r in json.loads(run("usage", "--by", "label", "--json", "team"))["usage"]] == [2, 1]
+    run("rm", "bare")
+    assert json.loads(run("usage", "--by", "tenant", "--json"))["usage"][0]["ended"] == 1
+    assert rows(run("usage", "one"))["memory"]
+    assert "--by tenant" in run("usage", status=2)
+    assert "name of a label" in run("usage", "--by", "label", status=2)
+    assert "no other word" in run("usage", "--by", "tenant", "one", status=2)
+    assert "--by" in run("usage", "--group", "g", "one", status=2)
+
+
 def test_tenants_and_keys(own, run, tmp_path):
     tenant = run("tenant", "create", "team-blue").strip()
     assert re.fullmatch(r"tn[0-9a-z]{24}", tenant)

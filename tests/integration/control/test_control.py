@@ -39,6 +39,7 @@ def residue(c):
     return {
         "boxes": sorted(os.listdir(c.state / "boxes")),
         "ranges": sorted(os.listdir(c.state / "ranges")),
+        "trash": sorted(os.listdir(c.state / "trash")),
         "sockets": sorted(set(os.listdir(c.run / "box")) - {"keeper.sock"}),
         "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
         "processes": sorted(c.processes("/sb")),
@@ -47,12 +48,12 @@ def residue(c):
     }
 
 
-EMPTY = {k: [] for k in ("boxes", "ranges", "sockets", "cgroups", "processes", "mounts", "networks")}
+EMPTY = {k: [] for k in ("boxes", "ranges", "trash", "sockets", "cgroups", "processes", "mounts", "networks")}
 
 
 def nothing_is_left(c):
-    """At once, but for the worker that answered, which may still be in the cgroup or in a network."""
-    wait_for("the last worker", lambda: not (left := residue(c))["processes"] and not left["networks"], 30)
+    """At once, but for the worker that answered, which may still be in the cgroup or in a network, and for the trash."""
+    wait_for("the last worker", lambda: not (left := residue(c))["processes"] and not left["networks"] and not left["trash"], 30)
     assert residue(c) == EMPTY
 
 
@@ -235,6 +236,16 @@ def test_whatever_cgroups_a_sandbox_makes_are_removed(daemon):
     assert (top / ".hidden" / ".hidden").is_dir()
     daemon.call("DELETE", f"/v1/sandboxes/{name}", timeout_s=30)
     nothing_is_left(daemon)
+
+
+def test_an_image_imported_by_digest_has_it(daemon):
+    """A name with a digest is a promise; what the archive holds decides."""
+    archive = cay.layout([cay.file("hello", b"by digest", 0o755)])
+    digest = daemon.image_import("plain-name", archive)["digest"]
+    assert daemon.image_import(f"registry.example/a@{digest}", archive)["digest"] == digest
+    error = refused("invalid_argument", daemon.image_import, "registry.example/a@sha256:" + "0" * 64, archive)
+    assert digest in str(error)
+    assert "0" * 64 not in str(daemon.call("GET", "/v1/images"))
 
 
 def test_images(daemon):

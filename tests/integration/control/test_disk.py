@@ -35,7 +35,9 @@ def test_health_says_what_limits_disks(disk):
     assert disk.call("GET", "/v1/health")["disk"] == KIND[disk.kind]
     box = disk.create("tiny")
     got = disk.get(box)["limits"]
-    assert got["disk_bytes"] == 10 << 30 and got.get("disk_inodes") == (1 << 20 if disk.inodes else None)
+    size = os.statvfs(disk.state)
+    assert got["disk_bytes"] == size.f_blocks * size.f_frsize // 2, "the default of 10Gi is lowered to half of this disk"
+    assert got.get("disk_inodes") == (1 << 20 if disk.inodes else None)
     disk.delete(box)
 
 

@@ -102,6 +102,11 @@ def comes(c):
         return None
 
 
+def ended(c):
+    """Sandboxes whose end is durable: events follow the rows they are about."""
+    return {e["sandbox"] for e in c.call("GET", "/v1/events?limit=1000")["events"] if e["state"] == "terminated"}
+
+
 @pytest.mark.parametrize("what", ["bytes", "inodes"])
 def test_a_full_disk(disk, small, what):
     c, fill = small, {"bytes": disk.bytes_end, "inodes": disk.inodes_end}[what]
@@ -137,6 +142,7 @@ def test_a_full_disk(disk, small, what):
     wait_for("a sandbox again", lambda: goes.append(comes(c)) or goes[-1], RECOVER_S)
     print(f"# {what}: a sandbox {time.monotonic() - freed:.2f} s after there was space")
     wait_for("fsck to find nothing", lambda: not fsck(c), RECOVER_S)
+    wait_for("the rows that could not be written", lambda: ended(c) >= set(goes[:3]), RECOVER_S)
     c.kill_daemon("cayd")
     c.start_cayd()
     wait_for("the link", lambda: linked(c), 30)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import sqlite3
 import threading
 import time
 
@@ -414,8 +415,10 @@ def test_what_the_journal_does_not_know_is_left_alone(own):
     box = own.create("tiny")
     pid = own.pid_1(box)
     own.kill_daemon("cayd")
+    with contextlib.closing(sqlite3.connect(own.state / "db" / "journal.db")) as db, db:
+        db.execute("DELETE FROM sandbox")
     for f in (own.state / "db").glob("journal.db*"):
-        f.unlink()
+        os.chown(f, cay.CONTROL_UID, cay.CONTROL_UID)
     own.start_cayd()
     assert fsck(own) == {("foreign", box)} and fsck(own, "POST") == {("foreign", box)}
     refused("not_found", own.get, box)

@@ -7,7 +7,8 @@ import os
 import struct
 
 import pytest
-from cay import ApiError, wait_for
+from cay import ApiError, Cay, wait_for
+from conftest import BUILD
 from test_control import refused
 
 MIB = 1 << 20
@@ -90,8 +91,8 @@ def test_open_files_are_limited(daemon):
 
 
 def test_shm_is_as_large_as_asked_for_and_is_memory(daemon):
-    box = daemon.create("tiny", limits={"shm_bytes": "2Gi", "memory_bytes": "128Mi"})
-    assert "size=2097152k" in daemon.exec(box, ["grep", " /dev/shm ", "/proc/mounts"]).text
+    box = daemon.create("tiny", limits={"shm_bytes": "512Mi", "memory_bytes": "128Mi"})
+    assert "size=524288k" in daemon.exec(box, ["grep", " /dev/shm ", "/proc/mounts"]).text
     assert daemon.exec(box, ["dd", "if=/dev/zero", "of=/dev/shm/a", "bs=1M", "count=80"]).exit_code == 0
     assert usage(daemon, box)["memory_bytes"] > 80 * MIB
     assert daemon.exec(box, ["dd", "if=/dev/zero", "of=/dev/shm/b", "bs=1M", "count=80"]).exit_code != 0
@@ -203,6 +204,16 @@ def test_all_sandboxes_weigh_as_much_as_a_few_processes(daemon):
     [weight] = {int((at / f).read_text()) for at in daemon.cgroup_dirs() for f in ("cpu.shares", "cpu.weight")
                 if (at / f).exists()}
     assert weight in (min(4 * os.cpu_count(), 256) * 1024, min(4 * os.cpu_count(), 100) * 100)
+
+
+def test_sandboxes_below_a_unit_weigh_as_much_as_the_keeper():
+    """They are beside it alone there; with more, busy ones would delay the start of others."""
+    node = Cay(BUILD)
+    node.env["CAY_CGROUP_PATH"] = f"{node.cgroup}/unit/boxes"
+    with node:
+        weights = {f.name: int(f.read_text()) for at in node.cgroup_dirs() for f in (at / "unit/boxes").glob("cpu.[sw]*")
+                   if f.name in ("cpu.shares", "cpu.weight")}
+    assert weights in ({"cpu.shares": 1024}, {"cpu.weight": 100}), weights
 
 
 def slice_ns(pid):

@@ -161,6 +161,8 @@ def test_it_fills_itself_up(daemon, kind):
         seen.add(daemon.call("POST", "/v1/sandboxes", {"template": kind["name"]})["id"])
         filled(daemon, kind, 2)
     assert len(seen) == 6  # none twice
+    # one directory, one CPU weight: many claimed ones get no more of the CPUs than one
+    assert len({path.parent.name for at in daemon.cgroup_dirs() for box in seen for path in at.glob(f"*/{box}")}) == 1
     assert now(daemon, kind)["claimed"] == 6
     health = daemon.call("GET", "/v1/health")["pools"]
     assert health["warm"] >= 2 and health["claimed"] >= 6

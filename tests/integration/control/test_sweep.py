@@ -104,7 +104,7 @@ class Story:
         wait_for("it to settle", lambda: c.get(again)["state"] not in ("pending", "ending"), 60)
         wait_for("fsck to find nothing", lambda: not fsck(c), 60)
         c.delete(again)
-        wait_for("the last worker", lambda: not c.processes(again) and len(networks()) == 1, 30)
+        wait_for("the last worker", lambda: not c.processes(again) and len(networks()) == 1 and not residue(c)["trash"], 30)
         left = residue(c)
         assert left["boxes"] == left["sockets"] == [self.bystander] and len(left["ranges"]) == 1, left
         assert all(self.bystander in d for d in left["cgroups"]), left
@@ -145,7 +145,7 @@ POINTS = {
     "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
                    "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",
                    "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done",
-                   "remove:killed", "remove:cgroups", "remove:range", "remove:gone"],
+                   "remove:killed", "remove:cgroups", "remove:trashed", "remove:gone", "trash:begun", "trash:disk", "trash:range"],
 }
 # of a build, of a pool and of uploads; test_build.py, test_pool.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]

@@ -258,6 +258,25 @@ def test_pages_of_others(shown, app):
         assert ask(shown, "GET", "/", {**me, **more}).status == 200, more
 
 
+def test_cookies_of_the_whole_domain_do_not_lock_a_browser_out(shown, app):
+    """A script may set them for all previews: the browser is told to delete them, and only then, and only here."""
+    def answer(name, *headers, target="/"):
+        with socket.create_connection(("127.0.0.1", shown.port), 20) as s:
+            s.sendall("\r\n".join((f"GET {target} HTTP/1.1", f"Host: {name}", *headers, "", "")).encode())
+            head = http.client.HTTPResponse(s)
+            head.begin()
+            return head.status, head.headers["Clear-Site-Data"]
+
+    bomb = tuple(f"Cookie: c{i}={'x' * 4000}" for i in range(5))
+    here = f"{host(app)}:{shown.port}"
+    assert answer(here, *bomb) == (431, '"cookies"')
+    assert answer(here, "Cookie: " + "; ".join(c[8:] for c in bomb)) == (431, '"cookies"')
+    assert answer(here, *bomb[:1])[0] == 401
+    assert answer(here, target="/" + "x" * 9000) == (431, None)
+    assert answer(here, *bomb[:1], "X: " + "y" * 16000) == (431, None)
+    assert answer(f"localhost:{shown.port}", *bomb) == (431, None)
+
+
 def talk(w, target, headers, said):
     """A WebSocket by hand: what came back of one text frame."""
     s = socket.create_connection(("127.0.0.1", w.port), timeout=10)

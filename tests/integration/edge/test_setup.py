@@ -54,7 +54,7 @@ def machine():
 
 def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
     looked, _ = machine.steps("--check", status=1)
-    assert looked == {"root": "ok", "machine": "ok", "users": "todo", "settings": "todo", "daemons": "ok", "key": "ok",
+    assert looked == {"root": "ok", "machine": "ok", "users": "todo", "settings": "todo", "disk": "ok", "daemons": "ok", "key": "ok",
                       "image": "todo", "sandbox": "left"}
     assert not machine.etc("cay").exists() and not machine.world.call("GET", "/v1/images")["images"], "--check made something"
 
@@ -62,7 +62,7 @@ def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
     assert "cay setup --yes" in refused.stderr and not machine.etc("cay").exists()
 
     made, said = machine.steps("--yes")
-    assert made == {"root": "ok", "machine": "ok", "users": "done", "settings": "done", "daemons": "ok", "key": "ok",
+    assert made == {"root": "ok", "machine": "ok", "users": "done", "settings": "done", "disk": "ok", "daemons": "ok", "key": "ok",
                     "image": "done", "sandbox": "ok"}
     assert said["ok"] and len(said["next"]) == 4 and said["next"][0].startswith("cay run host --")
     assert said["next"][-1].startswith("cay mcp config claude ") and "host" not in said["next"][-1], "an agent's way in"
@@ -137,7 +137,7 @@ def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
     assert states["daemons"] == "failed" and states["image"] == "left" and not said["ok"]
     libexec = pathlib.Path(machine.world.env["CAY_PATHS_INIT"]).parent
     assert said["start"][0].startswith("install -d -m 0770 -o cay-mcp ")
-    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cayd", "cay-mcp", "cay-edge")]
+    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cayd", "cay-mcp", "cay-edge")]
     told = machine.run("setup", "--yes", status=8)
     assert f"  {said['start'][1]}\n" in told.stdout and "run 'cay setup' again" in told.stderr
     machine.world.start_cayd()

@@ -274,6 +274,11 @@ def walk(me, w):
     # who
     tenant = me.call("POST", "/v1/tenants", {"name": f"walk-{os.getpid()}"})["id"]
     me.call("GET", "/v1/tenants?limit=1")
+    me.call("POST", f"/v1/tenants/{tenant}", {"quotas": {"memory_bytes": "1Gi"}, "ceilings": {"pids": 512}})
+    me.call("GET", f"/v1/tenants/{tenant}")
+    me.call("GET", "/v1/tenant")
+    me.call("GET", "/v1/usage?by=label&label=team&limit=1")
+    me.call("GET", "/v1/usage")
     key = me.call("POST", "/v1/keys", {"tenant": tenant, "name": "walk", "scope": "read", "ttl_ms": 60000})["key"]["id"]
     me.call("GET", "/v1/keys")
     me.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 1000})

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/image/puller-link.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/path.h"
+#include "base/seqpacket.h"
+#include "cayd/image/registry.h"
+
+/* The authfile of this registry alone, in memory that does not change any more. */
+static int puller_auth_create(const struct cayd *c, struct slice host)
+{
+	auto_buf auth = BUF_INIT(KIB(32));
+	auto_close int fd =
+		memfd_create("cay-auth", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int r = fd < 0 ? -errno : registry_authfile_write(c, host, &auth);
+
+	if (r >= 0)
+		r = fd_write_all(fd, auth.data, auth.len);
+	if (r >= 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		r = -errno;
+	if (auth.data)
+		explicit_bzero(auth.data, auth.len);
+	return r < 0 ? r : cay_take_fd(&fd);
+}
+
+static int puller_link_connect(const struct cayd *c, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" PULLER_SOCKET,
+			 c->settings.run_dir);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
+	if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
+		return cay_take_fd(&fd);
+	return cay_fail(err, CAY_E_UNAVAILABLE,
+			errno == EAGAIN ? "cay-pull is busy; try again"
+					: "cay-pull is not running; start it with "
+					  "'systemctl start cay-pull'");
+}
+
+int puller_link_open(const struct cayd *c, const char *reference, struct cay_err *err)
+{
+	struct puller_request q = { .magic = PULLER_MAGIC,
+				    .file_max = c->settings.images_pull_max };
+	auto_close int conn = -EBADF, auth = -EBADF;
+	struct reference ref;
+	int r = reference_parse(slice_of(reference), &ref);
+
+	if (r < 0 || strlen(reference) > REFERENCE_MAX)
+		return cay_fail(err, CAY_E_INVALID, "not a reference");
+	memcpy(q.reference, reference, strlen(reference));
+	q.insecure = registry_is_listed(c->settings.images_insecure, ref.host);
+	conn = puller_link_connect(c, err);
+	if (conn < 0)
+		return conn;
+	auth = puller_auth_create(c, ref.host);
+	r = auth < 0 ? auth : seqpacket_send(conn, &q, sizeof(q), auth);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "cannot ask cay-pull");
+	return cay_take_fd(&conn);
+}
+
+int puller_link_receive(int conn, struct puller_reply *ret, int *ret_fd)
+{
+	unsigned n_fds = 0;
+	ssize_t n = seqpacket_receive(conn, ret, sizeof(*ret), ret_fd, &n_fds);
+	int r = n < 0 ? (int)n : puller_reply_check(ret, (size_t)n, n_fds);
+
+	if (r < 0)
+		cay_closep(ret_fd);
+	return r;
+}

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node remembers: labels that change often, ended sandboxes, idempotency keys, a journal that lost its past."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import sqlite3
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+from conftest import BUILD, tiny
+from test_life import fsck, post, restart
+from test_tenants import DEFAULT, asks
+
+FULL = bool(os.environ.get("CAY_FULL"))
+SLACK = 1000 if "asan" in str(BUILD) else 1  # a sanitizer keeps what was freed
+
+
+def change_labels(c, box, times):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the journal writes them together
+        list(pool.map(lambda i: c.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"step": f"n{i}"}}), range(times)))
+
+
+def rss(c):
+    status = pathlib.Path(f"/proc/{c.daemons['cayd'].pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def journal_bytes(c):
+    """Of the pages in use, once all are in the file; cayd does not run."""
+    with contextlib.closing(sqlite3.connect(c.state / "db" / "journal.db")) as db:
+        pages, free = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count"))
+        return (pages - free) * db.execute("PRAGMA page_size").fetchone()[0]
+
+
+def test_labels_change_for_ever(own):
+    """An agent that notes its step in a label: an arena that only grows refuses it at last, and the end loses its detail."""
+    few, many = own.create("tiny"), own.create("tiny", labels={f"k{i}": "v" * 60 for i in range(60)})
+    change_labels(own, few, 20000 if FULL else 10)
+    change_labels(own, many, 100)
+    memory = rss(own)
+    change_labels(own, many, 20000 if FULL else 300)
+    assert rss(own) - memory < 1024 * SLACK  # KiB: one set of them is 8
+    own.call("POST", f"/v1/sandboxes/{many}/labels", {"labels": {"step": "last", "k0": None}})
+    assert own.get(many)["labels"] == {"step": "last", **{f"k{i}": "v" * 60 for i in range(1, 60)}}
+    own.call("POST", f"/v1/sandboxes/{few}/labels", {"labels": {"step": None}})
+    assert not own.get(few).get("labels")
+    for box in (few, many):
+        own.delete(box)
+        assert own.get(box)["end"]["detail"] == "deleted by a client"
+
+
+def test_an_ended_sandbox_costs_little(own):
+    """60 KB of variables are of no use to a reader of its end."""
+    env = {f"V{i:03d}": "x" * 230 for i in range(250)}
+
+    def storm(n):
+        for _ in range(n):
+            own.delete(own.create("tiny", name="kept", labels={"a": "b"}, env=env))
+
+    def stopped():
+        own.daemons["cayd"].terminate()
+        own.daemons["cayd"].wait(cay.UP_S)
+        used = journal_bytes(own)
+        own.start_cayd()
+        return used
+
+    storm(10)
+    disk = stopped()
+    storm(20)  # what is reused has its size now
+    memory = rss(own)
+    storm(40)
+    assert (rss(own) - memory) / 40 < 12 * SLACK  # with its events
+    assert (stopped() - disk) / 60 < 4096
+    ended = own.call("GET", "/v1/sandboxes?state=terminated&limit=1")["sandboxes"][0]
+    assert ended["name"] == "kept" and ended["labels"] == {"a": "b"} and ended["end"]["reason"] == "killed"
+
+
+@contextlib.contextmanager
+def two_tenants(**env):
+    """A node, and two tenants of it as an edge asks for them."""
+    with cay.Cay(BUILD, env={"CAY_NODE_UNLIMITED_DISK": "yes", **env}) as c:
+        c.image_import("tiny", tiny())
+        found = []
+        for name in ("red", "blue"):
+            tenant = c.call("POST", "/v1/tenants", {"name": name})["id"]
+            found.append(asks(c, "write", tenant))
+        yield (c, *found)
+
+
+def keyed(c, key):
+    return post(c, "/v1/sandboxes", {"image": "tiny"}, {"Idempotency-Key": key})[1]["id"]
+
+
+def test_one_tenant_does_not_erase_anothers_past():
+    with two_tenants(CAY_LIMITS_SANDBOXES="30") as (node, red, blue):
+        kept = keyed(blue, "job-17")
+        blue.delete(kept)
+        first = red.create("tiny")
+        red.delete(first)
+        for _ in range(33):
+            red.delete(red.create("tiny"))
+        wait_for("the oldest of red to be forgotten", lambda: gone(red, first), 10)
+        assert blue.get(kept)["end"]["reason"] == "killed"
+        assert keyed(blue, "job-17") == kept
+        wait_for("red to have the rest", lambda: 25 <= len(red.call("GET", "/v1/sandboxes?limit=100")["sandboxes"]) < 30, 10)
+
+
+def kept_events(c, query=""):
+    return c.call("GET", "/v1/events" + query)
+
+
+def ended_box(c):
+    """A sandbox that has come and gone, and whose last event is durable."""
+    box = c.create("tiny")
+    c.delete(box)
+    wait_for("its last event", lambda: kept_events(c, f"?sandbox={box}")["events"][-1]["state"] == "terminated", 20)
+    return box
+
+
+@contextlib.contextmanager
+def journal_of_stopped(c):
+    c.daemons["cayd"].terminate()
+    c.daemons["cayd"].wait(cay.UP_S)
+    with contextlib.closing(sqlite3.connect(c.state / "db" / "journal.db")) as db, db:
+        yield db
+    for f in (c.state / "db").glob("journal.db*"):
+        os.chown(f, cay.CONTROL_UID, cay.CONTROL_UID)
+    c.start_cayd()
+
+
+def test_events_are_numbered_by_tenant():
+    """Numbers of all tenants' events would tell each one how busy the others are."""
+    with two_tenants() as (node, red, blue):
+        ended_box(blue)
+        for _ in range(2):
+            ended_box(red)
+        ended_box(blue)
+        assert [e["seq"] for e in kept_events(blue)["events"]] == list(range(1, 7))
+        restart(node, "cayd")
+        ended_box(red)
+        ended_box(blue)
+        seen = kept_events(blue, "?after=6")
+        assert [e["seq"] for e in seen["events"]] == [7, 8, 9] and "missed_until" not in seen and seen["next"] == 9
+
+
+def test_a_cursor_of_another_past_is_a_gap(own):
+    """One that is ahead of the journal, which was put back from a copy: waiting for its number would lose events."""
+    ended_box(own)
+    assert kept_events(own, "?after=3")["next"] == 3 and "missed_until" not in kept_events(own, "?after=3")
+    seen = kept_events(own, "?after=17")
+    assert seen["missed_until"] == 1 and [e["seq"] for e in seen["events"]] == [1, 2, 3]
+
+
+def test_one_tenant_does_not_push_out_anothers_events():
+    with two_tenants() as (node, red, blue):
+        ended_box(blue)
+        ended_box(red)
+        kept, own = kept_events(blue), json.dumps(kept_events(red)["events"][-1])
+        with journal_of_stopped(node) as db:
+            last = db.execute("SELECT max(seq) FROM event").fetchone()[0]
+            like = db.execute("SELECT wall_ns, sandbox FROM event WHERE seq = ?", (last,)).fetchone()
+            db.executemany("INSERT INTO event VALUES (?, ?, ?, ?)", (
+                (last + i, *like, own.replace('"seq": 3', f'"seq": {3 + i}')) for i in range(1, 20001)))
+        assert kept_events(blue) == kept
+        ended_box(red)
+        assert kept_events(blue) == kept
+        first = kept_events(red)["missed_until"]
+        assert 20006 - 9000 < first < 20006 - 8000
+        with journal_of_stopped(node) as db:
+            assert db.execute("SELECT count(*) FROM event").fetchone()[0] == 3 + 20006 - first + 1
+
+
+def test_events_go_with_their_tenant():
+    with two_tenants() as (node, red, blue):
+        ended_box(red)
+        ended_box(blue)
+        tenant = kept_events(red)["events"][0]["tenant"]
+        rows = f"SELECT count(*) FROM event WHERE text LIKE '%{tenant}%'"
+        node.call("POST", f"/v1/keys/{red.actor.split()[2]}/revoke")
+        node.call("DELETE", f"/v1/tenants/{tenant}")
+        with journal_of_stopped(node) as db:
+            assert db.execute(rows).fetchone() == (0,)
+            # a crash before the events were deleted
+            db.execute(f"UPDATE event SET text = replace(text, substr(text, instr(text, 'tn'), 26), '{tenant}') WHERE seq = "
+                       "(SELECT max(seq) FROM event)")
+            assert db.execute(rows).fetchone() == (1,)
+        with journal_of_stopped(node) as db:
+            assert db.execute(rows).fetchone() == (0,)
+
+
+def test_cursors_do_not_count_sandboxes():
+    with two_tenants() as (_, red, blue):
+        def cursor():
+            blue.create("tiny")
+            return int(blue.call("GET", "/v1/sandboxes?limit=1")["next_cursor"])
+
+        blue.create("tiny")
+        first = cursor()
+        red.create("tiny")
+        assert cursor() - first > 500  # microseconds, not sandboxes
+
+
+def gone(c, box):
+    try:
+        return not c.get(box)
+    except ApiError as e:
+        return e.code == "not_found"
+
+
+def test_a_key_outlives_the_record_of_its_sandbox():
+    """A record goes by number or by time; its key by time alone, also over a restart."""
+    with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
+        c.image_import("tiny", tiny())
+        box = keyed(c, "job-17")
+        c.delete(box)
+        wait_for("its record to be forgotten", lambda: gone(c, box), 10)
+        for _ in range(2):
+            with pytest.raises(ApiError) as e:
+                keyed(c, "job-17")
+            assert e.value.code == "conflict" and box in str(e.value)
+            with pytest.raises(ApiError) as e:
+                post(c, "/v1/sandboxes", {"image": "tiny", "name": "other"}, {"Idempotency-Key": "job-17"})
+            assert e.value.code == "idempotency_key_reused"
+            restart(c, "cayd")
+        c.kill_daemon("cayd")
+        c.env["CAY_LIMITS_IDEMPOTENCY_TTL"] = "1s"
+        c.start_cayd()
+        assert keyed(c, "job-17") != box
+
+
+def test_a_kept_key_names_no_sandbox_of_another_group():
+    with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
+        c.image_import("tiny", tiny())
+        made = [c.call("POST", "/v1/keys", {"tenant": DEFAULT, "name": g, "scope": "write", "group": g}) for g in ("alice", "bob")]
+        alice, bob = (c.edge(f"{DEFAULT} write {m['key']['id']} - {m['key']['group']}", m["secret"]) for m in made)
+        box = keyed(bob, "job-17")
+        bob.delete(box)
+        wait_for("its record to be forgotten", lambda: gone(c, box), 10)
+        with pytest.raises(ApiError) as e:
+            keyed(bob, "job-17")
+        assert e.value.code == "conflict" and box in str(e.value)
+        with pytest.raises(ApiError) as e:
+            keyed(alice, "job-17")
+        assert e.value.code == "idempotency_key_reused" and box not in str(e.value)
+
+
+def damage_wal(db):
+    with (db / "journal.db-wal").open("r+b") as f:
+        f.seek(200)
+        f.write(os.urandom(5000))
+
+
+def remove_all(db):
+    for f in db.iterdir():
+        f.unlink()
+
+
+DAMAGES = {
+    "bad-wal": damage_wal,
+    "empty-wal": lambda db: os.truncate(db / "journal.db-wal", 0),
+    "no-wal": lambda db: os.unlink(db / "journal.db-wal"),
+    "empty-journal": lambda db: os.truncate(db / "journal.db", 0),
+    "no-journal": lambda db: [f.unlink() for f in db.glob("journal.db*")],
+    "nothing": remove_all,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_journal_that_lost_its_past_serves_nobody(own, damage):
+    box = own.create("tiny")
+    own.kill_daemon("cayd")
+    db = own.state / "db"
+    before = {f.name: f.read_bytes() for f in db.iterdir()}
+    DAMAGES[damage](db)
+    with pytest.raises(ApiError) as e:  # it is up, and says what is wrong
+        own.start_cayd()
+    assert e.value.status == 503 and "lost its past" in str(e.value) and "fsck --end-foreign" in str(e.value)
+    for method, path, body in [("GET", "/v1/sandboxes", None), ("POST", "/v1/sandboxes", {"image": "tiny"}), ("GET", "/v1/fsck", None),
+                               ("POST", "/v1/fsck", None), ("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["true"]})]:
+        with pytest.raises(ApiError) as e:
+            own.call(method, path, body)
+        assert e.value.status == 503
+    assert own.processes(box)
+    if damage == "bad-wal":  # a copy is put back: all is as it was
+        own.kill_daemon("cayd")
+        for name, text in before.items():
+            (db / name).write_bytes(text)
+        own.start_cayd()
+        assert own.get(box)["state"] == "running" and not fsck(own)
+        own.kill_daemon("cayd")
+        DAMAGES[damage](db)
+        with pytest.raises(ApiError):
+            own.start_cayd()
+    assert own.call("POST", "/v1/fsck?end_foreign=true")["restarting"]
+    assert own.daemons["cayd"].wait(cay.UP_S) == 0
+    own.start_cayd()  # as the service manager does
+    wait_for("the foreign sandbox to end", lambda: not own.processes(box) and not fsck(own), 20)
+    wait_for("the acceptance to be over", lambda: not (db / "journal.accept").exists(), 10)
+    restart(own, "cayd")  # accepted once and for all
+    own.image_import("tiny", tiny())
+    own.delete(own.create("tiny"))
+
+
+def test_a_foreign_sandbox_is_ended_when_the_operator_says_so(own):
+    box = own.create("tiny")
+    own.kill_daemon("cayd")
+    with contextlib.closing(sqlite3.connect(own.state / "db" / "journal.db")) as db, db:
+        db.execute("DELETE FROM sandbox")
+    for f in (own.state / "db").glob("journal.db*"):
+        os.chown(f, cay.CONTROL_UID, cay.CONTROL_UID)
+    own.start_cayd()
+    assert fsck(own, "POST") == {("foreign", box)}
+    assert own.processes(box)
+    own.call("POST", "/v1/fsck?end_foreign=true")
+    wait_for("it to end", lambda: not own.processes(box) and not fsck(own), 20)
+
+
+def test_a_crash_is_no_loss():
+    """kill -9 at each moment of the first start and of the first writes: no start is refused."""
+    points = ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun", "journal:written", "journal:committed",
+              "recover:loaded", "recover:looked"]
+    for point in points:
+        with cay.Cay(BUILD) as c:
+            c.kill_daemon("cayd")
+            for f in (*(c.state / "db").iterdir(), *(c.state / "audit").iterdir()):
+                f.unlink()
+            c.env["CAY_FAULT"] = point + "=kill"
+            for _ in range(2):
+                with contextlib.suppress(RuntimeError, OSError, ApiError, cay.http.client.HTTPException):
+                    c.start_cayd()
+                    c.call("POST", "/v1/tenants", {"name": "t"})
+                c.kill_daemon("cayd")
+            del c.env["CAY_FAULT"]
+            c.start_cayd()
+            c.call("POST", "/v1/tenants", {"name": "u"})
