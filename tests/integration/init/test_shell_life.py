@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import threading
 import time
 
@@ -11,8 +12,10 @@ import pytest
 
 from client import DATA, END, FRAMES, SANDBOX, SSE, Connection, events, frames
 from conftest import wait_for
+from cay import let_pass  # conftest adds its directory
 
 SHELLS = SANDBOX + "/shells"
+F_SETPIPE_SZ = 1031
 
 
 class Shell:
@@ -193,6 +196,35 @@ def test_output_by_offset_and_cut(init):
     wait_for(lambda: s.output(offset=s.get()["stdout_bytes"] - 5)[1] == b"late\n")
     assert s.out("echo mine") == "mine\n"
     assert s.output(stream="stderr") == ("0", b"err\n")
+
+
+def test_a_run_ends_with_all_it_wrote(init, tmp_path):
+    """PID 1 stands still until the run has ended: it then learns of the end with output left to read.
+
+    The pipe holds a mebibyte, more than PID 1 reads before it looks at anything else.
+    """
+    tmp_path.chmod(0o755)
+    os.chmod(tmp_path.parent, 0o755)
+    text = f"""cd {tmp_path}
+python3 -c 'import fcntl, os, time
+fcntl.fcntl(1, {F_SETPIPE_SZ}, 1 << 20)
+open("ready", "x").close()
+while not os.path.exists("go"): time.sleep(0.01)
+assert os.write(1, b"x" * 900_000) == 900_000
+open("done", "x").close()'"""
+    s = Shell(init.client)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        run = pool.submit(s.run, text)
+        wait_for((tmp_path / "ready").exists, 20, "the command")
+        os.kill(init.pid, signal.SIGSTOP)
+        try:
+            (tmp_path / "go").touch()
+            wait_for((tmp_path / "done").exists, 20, "the output in the pipe")
+            let_pass(0.5)  # the shell reports the end of the run
+        finally:
+            os.kill(init.pid, signal.SIGCONT)
+        r = run.result(60)
+    assert r["end"]["exit_code"] == 0 and r["stdout_bytes"] == 900_000
 
 
 def test_streamed(init):
