@@ -2,8 +2,6 @@
 #include "cayd/create/create.h"
 #include "cayd/core/handlers.h"
 
-#include <stdio.h>
-
 #include "cayd/image/pull.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
@@ -12,7 +10,6 @@
 #include "cayd/tenant/tenant.h"
 #include "life/create-queue.h"
 
-#define KEY_MAX 64
 #define STILL_NS NS_PER_S
 #define DOUBT_NS (5 * NS_PER_S)
 
@@ -35,36 +32,16 @@ static void create_refuse_overloaded(struct request *rq, const char *what)
 	request_refuse(rq, CAY_E_OVERLOADED, what);
 }
 
-/* The hash is of the decoded request, not of its spelling. */
-static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
-				struct cay_err *err)
+static int create_read_key(const struct request *rq, struct idempotency_key *ret,
+			   struct cay_err *err)
 {
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
-	auto_buf text = BUF_INIT(KIB(128));
-	struct jw w = jw_to(&text);
-	uint64_t h;
 
-	*ret = (struct idempotency_key){ .key = http_header_find(rq->head, "idempotency-key") };
-	if (!ret->key.p)
-		return 0;
-	if (!ret->key.n || ret->key.n > KEY_MAX)
-		return cay_fail(err, CAY_E_INVALID, "Idempotency-Key has 1 to %d characters",
-				KEY_MAX);
-	for (size_t i = 0; i < ret->key.n; i++)
-		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
-			return cay_fail(err, CAY_E_INVALID,
-					"Idempotency-Key must be printable ASCII without spaces");
 	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
-	field_encode(&sandbox_create_table, NULL, &asked, &w);
-	if (jw_finish(&w) < 0)
-		return cay_no_memory(err);
-	h = hash_bytes(0, text.data, text.len); /* stored: it must not change */
-	return snprintf(ret->body_hash, sizeof(ret->body_hash), "%016llx", (unsigned long long)h) ==
-			       16
-		       ? 0
-		       : -EINVAL;
+	return idempotency_key_read(http_header_find(rq->head, "idempotency-key"),
+				    &sandbox_create_table, &asked, KIB(128), ret, err);
 }
 
 /* A name or key may lead to a sandbox of a group that the actor must not see. */
@@ -103,7 +80,7 @@ static void create_start(struct create_request *w)
 	rq->events = NULL;
 	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
-	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
+	else if (create_read_key(rq, &key, &err) >= 0 &&
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
 		 admit_and_create(c, &rq->actor.tenant, &spec, &key, NULL, &sb, &err) >= 0 &&
 		 sb->life.state == SB_PENDING && !sb->create.slot) {
@@ -186,7 +163,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 
 	if (!request_bind_group(rq, &body->group))
 		return;
-	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
+	if (create_read_key(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
 	    create_check(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
 		create_pull_or_fail(c, rq, spec.image, &err);
 		return;

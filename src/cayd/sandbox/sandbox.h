@@ -13,6 +13,7 @@
 #include "cgroup/cgroup.h"
 #include "life/grant.h"
 #include "life/life.h"
+#include "ops/idempotency-key.h"
 
 #define SANDBOX_FIRST_EPOCH 1
 #define LABELS_MAX 64
@@ -99,11 +100,6 @@ enum sandbox_wait {
 	WAIT_ENDED,
 	WAIT_SAVED,   /* the journal has the change */
 	WAIT_SETTLED, /* no effect is under way */
-};
-
-struct idempotency_key {
-	struct slice key;   /* empty: none */
-	char body_hash[17]; /* a hash of the request */
 };
 
 [[nodiscard]] int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers,

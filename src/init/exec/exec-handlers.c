@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/core/handlers.h"
+
+#include <string.h>
+
 #include "init/core/signals.h"
 #include "init/exec/attach.h"
 #include "init/exec/output-excerpt.h"
 #include "init/exec/output-stream.h"
 #include "init/exec/pty.h"
 #include "init/exec/stdin-upload.h"
+
+#define REQUEST_TEXT_MAX MIB(4) /* a body of a mebibyte, written as JSON again */
 
 /* NULL: replied not_found. */
 static struct exec *exec_from_request(struct init *in, struct request *rq)
@@ -28,18 +33,52 @@ static void exec_reply_info(const struct exec *exec, struct request *rq, const s
 		request_reply_json(rq, &exec_info_table, &reply);
 }
 
-void op_exec_run(struct request *rq, void *arg)
+/* The exec that an earlier request with this key started. */
+static int exec_check_repeated(const struct exec *exec, const struct idempotency_key *key,
+			       struct request *rq, struct cay_err *err)
+{
+	if (strcmp(exec->key_hash, key->body_hash) != 0)
+		return cay_fail(err, CAY_E_KEY_REUSED,
+				"another exec.run with this Idempotency-Key had another body");
+	if (exec->state != EXEC_PHASE_STARTING)
+		return 0;
+	(void)request_add_reply_header(rq, "Retry-After", "1");
+	return cay_fail(err, CAY_E_UNAVAILABLE, "the command is starting; send the request again");
+}
+
+static int exec_find_or_start(struct init *in, struct request *rq, struct exec **ret,
+			      struct cay_err *err)
 {
 	const struct exec_run *req = rq->body;
 	enum exec_output mode = (enum exec_output)req->output;
+	struct idempotency_key key;
+	int r = idempotency_key_read(http_header_find(rq->head, "idempotency-key"), &exec_run_table,
+				     req, REQUEST_TEXT_MAX, &key, err);
+
+	if (r < 0)
+		return r;
+	*ret = key.key.n ? exec_find_by_key(in, key.key) : NULL;
+	if (*ret)
+		return exec_check_repeated(*ret, &key, rq, err);
+	if (mode == OUTPUT_AUTO)
+		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
+	r = exec_start(in, req, &rq->match.params[0], mode, ret, err);
+	if (r >= 0 && key.key.n) {
+		memcpy((*ret)->key, key.key.p, key.key.n);
+		memcpy((*ret)->key_hash, key.body_hash, sizeof((*ret)->key_hash));
+	}
+	return r;
+}
+
+void op_exec_run(struct request *rq, void *arg)
+{
+	const struct exec_run *req = rq->body;
 	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
 				  req->has_keep ? req->keep : KEEP_TAIL };
 	struct cay_err err = {};
 	struct exec *exec;
 
-	if (mode == OUTPUT_AUTO)
-		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
-	if (exec_start(arg, req, &rq->match.params[0], mode, &exec, &err) < 0)
+	if (exec_find_or_start(arg, rq, &exec, &err) < 0)
 		request_fail(rq, &err);
 	else
 		output_stream_reply_run(exec, rq, req->detach ? NULL : &part);

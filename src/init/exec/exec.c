@@ -556,6 +556,15 @@ struct exec *exec_find(struct init *in, const struct id *id)
 	return NULL;
 }
 
+struct exec *exec_find_by_key(struct init *in, struct slice key)
+{
+	for (struct exec *exec = in->newest_exec; exec; exec = exec->prev)
+		if (exec->key[0] && exec->state != EXEC_PHASE_FAILED &&
+		    slice_eq(slice_of(exec->key), key))
+			return exec;
+	return NULL;
+}
+
 void exec_describe(const struct exec *exec, struct exec_info *ret)
 {
 	*ret = (struct exec_info){

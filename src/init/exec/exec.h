@@ -18,6 +18,7 @@
 #include "init/core/signals.h"
 #include "init/exec/input.h"
 #include "init/exec/output.h"
+#include "ops/idempotency-key.h"
 
 #define END_DETAIL_MAX 128
 
@@ -34,6 +35,7 @@ struct exec {
 	struct exec *prev, *next; /* oldest first */
 	struct id id;
 	char name[ID_TEXT_LEN + 1];
+	char key[IDEMPOTENCY_KEY_MAX + 1], key_hash[17]; /* of the request; empty: none */
 	enum exec_phase state;
 	pid_t pid;
 	int cgroup;           /* its directory; -EBADF once removed */
@@ -99,6 +101,8 @@ static inline bool exec_is_visible(const struct exec *exec)
 }
 /* NULL when there is none, or it failed to start. */
 struct exec *exec_find(struct init *in, const struct id *id);
+/* Also one that is starting. */
+struct exec *exec_find_by_key(struct init *in, struct slice key);
 [[nodiscard]] int exec_signal(struct exec *exec, int sig, struct cay_err *err);
 /* Without output; texts point into the exec. */
 void exec_describe(const struct exec *exec, struct exec_info *ret);

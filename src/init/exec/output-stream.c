@@ -403,6 +403,10 @@ void output_stream_reply_run(struct exec *exec, struct request *rq, const struct
 		s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
 	}
 	s->detached = !part;
+	if (exec->state != EXEC_PHASE_STARTING) { /* the request is repeated */
+		on_output_stream_exec_started(exec, NULL, s);
+		return;
+	}
 	exec->on_started = on_output_stream_exec_started;
 	exec->cb_arg = s;
 }

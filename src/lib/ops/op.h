@@ -42,6 +42,7 @@ enum op_id {
 #define OP_DOWNLOAD 2u /* bytes of a sandbox, which a browser must save and not show */
 
 #define OP_GROUPS 4u /* for a caller with a group as well, although the path names no sandbox */
+#define OP_KEYED 8u  /* takes an Idempotency-Key: sent again, it has no second effect */
 
 #define OP_DEADLINE_S 30
 #define OP_LONG_S 660             /* PID 1 ends such work after 10 minutes at the latest */

@@ -3,6 +3,7 @@
  * methods of one path together.  Every failure has the one shape of ErrorBody. */
 #include <stdio.h>
 
+#include "ops/idempotency-key.h"
 #include "ops/op.h"
 
 static void openapi_write_ref(struct jw *w, const char *key, const char *kind, const char *name)
@@ -75,10 +76,30 @@ static bool openapi_field_is_in_example(const struct op *op, const struct field 
 		     : f->required || openapi_field_has_b64_twin(op->query, f->name);
 }
 
+static void openapi_write_key_param(struct jw *w)
+{
+	jw_object_begin(w, NULL);
+	jw_str(w, "name", "Idempotency-Key");
+	jw_str(w, "in", "header");
+	jw_str(w, "description",
+	       "A word of the client's choice. A request that repeats it with the same body gets "
+	       "the reply of the first and has no second effect");
+	jw_bool(w, "required", false);
+	jw_object_begin(w, "schema");
+	jw_str(w, "type", "string");
+	jw_u64(w, "minLength", 1);
+	jw_u64(w, "maxLength", IDEMPOTENCY_KEY_MAX);
+	jw_str(w, "pattern", "^[!-~]+$");
+	jw_end(w);
+	jw_end(w);
+}
+
 static void openapi_write_params(struct jw *w, const struct op *op)
 {
 	jw_array_begin(w, "parameters");
 	openapi_write_path_params(w, op->path);
+	if (op->flags & OP_KEYED)
+		openapi_write_key_param(w);
 	for (size_t i = 0; op->query && i < op->query->n; i++) {
 		const struct field *f = &op->query->rows[i];
 

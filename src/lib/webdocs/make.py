@@ -128,9 +128,10 @@ def operation(method, path, op, row, schemas):
     if row["body_max"]:
         facts.append(f"body up to {size(row['body_max'])}")
     left = [f'<p class="facts">{" · ".join(facts)}</p>']
-    query = [(p["name"], {**p["schema"], "description": p["description"]}, p["required"]) for p in op["parameters"] if p["in"] == "query"]
-    if query:
-        left.append("<h4>Query</h4>" + rows(query))
+    for where, title in (("header", "Headers"), ("query", "Query")):
+        found = [(p["name"], {**p["schema"], "description": p["description"]}, p["required"]) for p in op["parameters"] if p["in"] == where]
+        if found:
+            left.append(f"<h4>{title}</h4>" + rows(found))
     if "application/json" in content:
         schema = content["application/json"]["schema"]["$ref"].removeprefix(NOUN)
         left.append(f"<h4>Body: {link(schema)}</h4>" + rows(members(schemas[schema])))
