@@ -11,6 +11,7 @@
  *	mcp-request.c   reply to a request and free it
  *	mcp-rpc.c       messages (pure)
  *	tool*.c         tools, their arguments, runs and results (pure)
+ *	told-ends.c     ended sandboxes that a model knows of (pure)
  *
  * Each of the first five calls only those below it.
  *
@@ -43,6 +44,7 @@ struct mcp {
 	struct upstream_pool *edges[MCP_EDGES]; /* NULL: not connected yet */
 	struct mcp_request *requests;           /* in progress */
 	uv_timer_t progress_timer;              /* runs while a request waits for progress */
+	struct told_ends told;
 };
 
 struct mcp_request {

@@ -125,7 +125,7 @@ static int tool_arg_refuse_unknown(const struct tool_arg *args, const char *name
 	char all[CAY_ERR_MSG_MAX / 2] = "";
 
 	for (const struct tool_arg *a = args; a->name || a->as; a++)
-		if (a->name)
+		if (a->name && a->type != TOOL_ALIAS)
 			name_list_add(all, sizeof(all), a->name);
 	return cay_fail_field(err, CAY_E_INVALID, name, "unknown argument; expected: %s",
 			      all[0] ? all : "none");
@@ -204,10 +204,48 @@ static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_
 	case TOOL_ANY:
 		return json_is_object(v) ? 0 : tool_arg_refuse_type(err, a, "an object", v);
 	case TOOL_FIXED:
+	case TOOL_ALIAS:
 	case TOOL_NUM_TYPES:
 		break;
 	}
 	return tool_arg_refuse(err, a, "cannot be set");
+}
+
+static int tool_arg_rename_alias(const struct tool_arg *a, json_t *v, struct cay_err *err)
+{
+	json_t *item = json_object_get(v, a->name), *other = json_object_get(v, a->as);
+
+	if (!item)
+		return 0;
+	if (!json_is_null(item) && other && !json_is_null(other))
+		return tool_arg_refuse(err, a, "is another name of '%s': give one of them", a->as);
+	if (!json_is_null(item) && json_object_set(v, a->as, item) < 0)
+		return cay_no_memory(err);
+	(void)json_object_del(v, a->name);
+	return 0;
+}
+
+/* Give every argument its own name, nested ones as well. */
+static int tool_arg_rename_aliases(const struct tool_arg *args, json_t *v, struct cay_err *err)
+{
+	int r = 0;
+
+	for (const struct tool_arg *a = args; r >= 0 && (a->name || a->as); a++) {
+		json_t *item = a->name ? json_object_get(v, a->name) : NULL, *entry;
+		size_t i;
+
+		if (a->type == TOOL_ALIAS)
+			r = tool_arg_rename_alias(a, v, err);
+		else if (a->type == TOOL_OBJECT)
+			r = tool_arg_rename_aliases(a->sub, item, err);
+		else if (a->type == TOOL_LIST)
+			json_array_foreach(item, i, entry)
+			{
+				if (r >= 0)
+					r = tool_arg_rename_aliases(a->sub, entry, err);
+			}
+	}
+	return r;
 }
 
 /* Null counts as absent in nested values as well. */
@@ -274,10 +312,14 @@ int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret, struct
 	if (args && !json_is_object(args))
 		return cay_fail(err, CAY_E_INVALID, "arguments must be an object, not %s",
 				json_type_description(args));
-	r = tool_arg_check_members(t->args, args ? args : copy, err);
+	if (!copy)
+		return cay_no_memory(err);
+	r = tool_arg_rename_aliases(t->args, copy, err);
+	if (r >= 0)
+		r = tool_arg_check_members(t->args, copy, err);
 	if (r < 0)
 		return r;
-	if (!copy || tool_arg_fill_defaults(t->args, copy) < 0)
+	if (tool_arg_fill_defaults(t->args, copy) < 0)
 		return cay_no_memory(err);
 	*ret = cay_take(copy);
 	return 0;

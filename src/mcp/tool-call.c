@@ -48,7 +48,7 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 	mcp_rpc_begin_result(&v->rpc, &w);
 	jw_array_begin(&w, "content");
 	if (failed)
-		tool_result_add_error(&out, failed);
+		tool_result_add_error(&out, failed, tool_hint_find(v->run.call.op, failed));
 	else
 		r = show(&v->run, &out, err);
 	if (r >= 0) {
@@ -171,6 +171,7 @@ static void tool_call_continue(struct mcp_request *v)
 	if (r == TOOL_NEXT_CALL)
 		r = tool_call_send_op(v, &err);
 	else if (r == TOOL_FINISHED) {
+		tool_run_note_end(run);
 		tool_call_finish(v, NULL);
 		return;
 	}
@@ -264,6 +265,7 @@ void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *ar
 
 	run->tool = t;
 	run->settings = &v->mcp->settings;
+	run->told = &v->mcp->told;
 	run->arena = ARENA_INIT(RUN_POOL);
 	if (!tool_is_allowed(t, &run->actor))
 		r = cay_fail(&err, CAY_E_FORBIDDEN, "the credential lacks the scope for %s",

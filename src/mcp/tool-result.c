@@ -125,11 +125,9 @@ bool tool_result_add_image(struct tool_result *out, struct slice bytes)
 	return true;
 }
 
-void tool_result_add_error(struct tool_result *out, const struct cay_err *err)
+void tool_result_add_error(struct tool_result *out, const struct cay_err *err, const char *hint)
 {
-	const struct cay_error_row *row = cay_error_row(err->code);
-
 	out->error = true;
-	tool_result_printf(out, "%s: %s%s%s%s%s", row->name, err->field, err->field[0] ? ": " : "",
-			   err->msg, row->hint ? "\n" : "", row->hint ? row->hint : "");
+	tool_result_printf(out, "%s: %s%s%s%s%s", cay_error_row(err->code)->name, err->field,
+			   err->field[0] ? ": " : "", err->msg, hint[0] ? "\n" : "", hint);
 }

@@ -4,14 +4,15 @@
 /*
  * tool-result - content for a model: text, images, and the same as data
  *
- * Text is bounded by RESULT_TEXT: longer text is shown as its head and tail, with a note on
- * the omitted part and how to read it.  Images are image content, not text.  All content comes
- * from a sandbox and is marked as nothing else: we add no text before it that it could imitate
- * to its advantage.
+ * Text is bounded by RESULT_TEXT, output of commands by RESULT_OUTPUT: longer text is shown as
+ * its head and tail, with a note on the omitted part and how to read it.  Images are image content,
+ * not text.  All content comes from a sandbox and is marked as nothing else: we add no text before
+ * it that it could imitate to its advantage.
  */
 #include "mcp/tool.h"
 
 #define RESULT_TEXT KIB(48)
+#define RESULT_OUTPUT KIB(16) /* of one stream of a command */
 #define RESULT_IMAGE MIB(4)
 
 struct tool_result {
@@ -32,6 +33,6 @@ __attribute__((format(printf, 2, 3))) int tool_result_printf(struct tool_result 
 void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how);
 /* True when it is an image clients can show (PNG, JPEG, GIF, WebP, by its first bytes). */
 bool tool_result_add_image(struct tool_result *out, struct slice bytes);
-/* An error for the model to correct. */
-void tool_result_add_error(struct tool_result *out, const struct cay_err *err);
+/* An error for the model to correct; hint: what it can do, or "". */
+void tool_result_add_error(struct tool_result *out, const struct cay_err *err, const char *hint);
 #endif

@@ -15,6 +15,7 @@
  */
 #include "base/arena.h"
 #include "base/id.h"
+#include "mcp/told-ends.h"
 #include "mcp/tool.h"
 #include "ops/settings.h"
 
@@ -35,6 +36,9 @@ struct tool_op_answer {
 	json_t *json; /* NULL: not JSON */
 };
 
+/* What the reply is that tool_run_find_sandbox() waits for. */
+enum tool_find { FIND_BEGIN, FIND_BY_NAME, FIND_OWN, FIND_CREATED };
+
 struct tool_run {
 	const struct mcp_tool *tool;
 	json_t *args;
@@ -42,8 +46,10 @@ struct tool_run {
 	struct actor actor;
 	struct arena arena;            /* freed with the run */
 	char sandbox[ID_TEXT_LEN + 1]; /* "" until known */
-	unsigned step;                 /* replies received */
-	bool accepts_failure;          /* pass a failure of the next call to next_call */
+	enum tool_find find;
+	struct told_ends *told; /* NULL: none */
+	unsigned step;          /* replies received */
+	bool accepts_failure;   /* pass a failure of the next call to next_call */
 	struct tool_op_call call;
 	struct tool_op_answer answer;
 	void *tool_state; /* of the tool; in the arena */
@@ -62,8 +68,11 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op);
 [[nodiscard]] int tool_run_default_call(struct tool_run *run, struct cay_err *err);
 
 /* Find the sandbox: TOOL_NEXT_CALL for a lookup, TOOL_FINISHED when run->sandbox is set (or not
- * needed).  Called until then, before next_call. */
+ * needed).  Called until then, before next_call.  If the group's sandbox has ended this fails
+ * once, with the reason, before another one is created. */
 [[nodiscard]] int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err);
+/* After a tool has finished: the model knows of a sandbox that it has deleted. */
+void tool_run_note_end(struct tool_run *run);
 /* The error of an operation, with arguments' names instead of members'. */
 void tool_run_read_failure(const struct tool_run *run, struct cay_err *err);
 

@@ -9,7 +9,7 @@
 static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
-		if (a->name && a->as && str_eq(a->as, member))
+		if (a->name && a->as && a->type != TOOL_ALIAS && str_eq(a->as, member))
 			return a->name;
 	return NULL;
 }
@@ -22,18 +22,48 @@ static const char *tool_sandbox_find_arg(const struct tool_run *run)
 	return arg ? tool_run_arg_text(run, arg) : NULL;
 }
 
+static const char *tool_sandbox_group(const struct tool_run *run)
+{
+	return run->group ? run->group : GROUP_DEFAULT;
+}
+
+#define OWN_NAME_MAX 64
+
+static int tool_sandbox_own_name(const struct tool_run *run, char name[static OWN_NAME_MAX],
+				 struct cay_err *err)
+{
+	int n = snprintf(name, OWN_NAME_MAX, "mcp-%s", tool_sandbox_group(run));
+
+	if (n < 0 || n >= OWN_NAME_MAX)
+		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
+	return 0;
+}
+
+/* The newest of the name: the live one, or the one that ended last. */
+static int tool_sandbox_request_own(struct tool_run *run, struct cay_err *err)
+{
+	char name[OWN_NAME_MAX];
+	int r = tool_sandbox_own_name(run, name, err);
+
+	run->find = FIND_OWN;
+	return r < 0 ? r
+		     : tool_run_call(run, OP_SANDBOX_LIST, err, "{s:s, s:i}", "name", name, "limit",
+				     1);
+}
+
 /* Creating a name again returns the same sandbox. */
 static int tool_sandbox_request_default(struct tool_run *run, struct cay_err *err)
 {
-	const char *group = run->group ? run->group : GROUP_DEFAULT;
 	const struct settings *s = run->settings;
-	char name[64];
-	int n = snprintf(name, sizeof(name), "mcp-%s", group);
+	char name[OWN_NAME_MAX];
+	int r = tool_sandbox_own_name(run, name, err);
 
-	if (n < 0 || n >= (int)sizeof(name))
-		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
+	if (r < 0)
+		return r;
+	run->find = FIND_CREATED;
 	return tool_run_call(run, OP_SANDBOX_CREATE, err, "{s:s, s:s, s:s, s:I}", "name", name,
-			     "group", group, s->mcp_template[0] ? "template" : "image",
+			     "group", tool_sandbox_group(run),
+			     s->mcp_template[0] ? "template" : "image",
 			     s->mcp_template[0] ? s->mcp_template : s->mcp_image, "idle_ms",
 			     (json_int_t)s->mcp_idle_ms);
 }
@@ -53,21 +83,86 @@ static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
 	return TOOL_FINISHED;
 }
 
-int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
+static const char *const end_words[END_NUM_REASONS] = {
+#define CAY_TOOL_END(sym, words) [END_##sym] = words,
+#include "mcp/ends.def"
+#undef CAY_TOOL_END
+};
+
+static enum end_reason tool_sandbox_end_reason(const json_t *end)
 {
-	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") ||
-		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
-	const char *name = wanted ? tool_sandbox_find_arg(run) : NULL;
+	const char *name = json_string_value(json_object_get(end, "reason"));
+	unsigned i = 0;
+
+	while (name && i < END_NUM_REASONS && !str_eq(end_reasons[i], name))
+		i++;
+	return name ? (enum end_reason)i : END_NUM_REASONS;
+}
+
+/* A failed start was reported by the call that wanted the sandbox. */
+static bool tool_sandbox_end_is_news(const struct tool_run *run, const json_t *sandbox,
+				     const struct id *id)
+{
+	if (tool_sandbox_end_reason(json_object_get(sandbox, "end")) == END_START_FAILED)
+		return false;
+	return !run->told || !told_ends_has(run->told, id);
+}
+
+static int tool_sandbox_report_end(struct tool_run *run, const json_t *sandbox, const struct id *id,
+				   struct cay_err *err)
+{
+	const json_t *end = json_object_get(sandbox, "end");
+	const char *detail = json_string_value(json_object_get(end, "detail"));
+	enum end_reason reason = tool_sandbox_end_reason(end);
+	char text[ID_TEXT_LEN + 1];
+
+	if (run->told)
+		told_ends_add(run->told, id);
+	id_format(id, text);
+	return cay_fail(err, CAY_E_STATE,
+			"the sandbox of this conversation, %s, has ended: %s%s%.60s; its files, "
+			"processes and shells are lost, and this call did nothing",
+			text,
+			reason < END_NUM_REASONS ? end_words[reason] : "for an unknown reason",
+			detail && detail[0] ? ", " : "", detail ? detail : "");
+}
+
+/* Use the group's sandbox, report its end, or create it. */
+static int tool_sandbox_read_own(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *list = json_object_get(run->answer.json, "sandboxes");
+	const json_t *sandbox = json_array_get(list, 0);
+	const char *text = json_string_value(json_object_get(sandbox, "id"));
+	const char *state = json_string_value(json_object_get(sandbox, "state"));
+	bool creates = run->tool->hints & TOOL_DEFAULT_SANDBOX;
 	struct id id;
 
-	if (!wanted || run->sandbox[0])
-		return TOOL_FINISHED;
-	if (run->step)
-		return tool_sandbox_read_answer(run, err);
+	if (text && state && id_parse(ID_SANDBOX, slice_of(text), &id) >= 0) {
+		bool ended = json_object_get(sandbox, "end");
+		/* a create waits until it runs */
+		bool usable = !ended && !(creates && str_eq(state, "pending"));
+
+		if (usable) {
+			id_format(&id, run->sandbox);
+			return TOOL_FINISHED;
+		}
+		if (ended && creates && tool_sandbox_end_is_news(run, sandbox, &id))
+			return tool_sandbox_report_end(run, sandbox, &id, err);
+	}
+	return creates ? tool_sandbox_request_default(run, err) : TOOL_FINISHED;
+}
+
+/* By the model's argument, the credential, or the group. */
+static int tool_sandbox_begin(struct tool_run *run, struct cay_err *err)
+{
+	const char *name = tool_sandbox_find_arg(run);
+	struct id id;
+
 	if (name && id_parse(ID_SANDBOX, slice_of(name), &id) >= 0) {
 		id_format(&id, run->sandbox);
 		return TOOL_FINISHED;
 	}
+	run->find = FIND_BY_NAME;
 	if (name)
 		return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:s, s:s, s:i}", "name", name,
 				     "state", "live", "limit", 1);
@@ -75,9 +170,37 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 		id_format(&run->actor.sandbox, run->sandbox);
 		return TOOL_FINISHED;
 	}
-	if (!(run->tool->hints & TOOL_DEFAULT_SANDBOX))
+	if (!(run->tool->hints & (TOOL_DEFAULT_SANDBOX | TOOL_OWN_SANDBOX)))
 		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "is required");
-	return tool_sandbox_request_default(run, err);
+	return tool_sandbox_request_own(run, err);
+}
+
+int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
+{
+	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") ||
+		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
+
+	if (!wanted || run->sandbox[0])
+		return TOOL_FINISHED;
+	switch (run->find) {
+	case FIND_BEGIN:
+		return tool_sandbox_begin(run, err);
+	case FIND_OWN:
+		return tool_sandbox_read_own(run, err);
+	case FIND_BY_NAME:
+	case FIND_CREATED:
+		break;
+	}
+	return tool_sandbox_read_answer(run, err);
+}
+
+void tool_run_note_end(struct tool_run *run)
+{
+	struct id id;
+
+	if (run->told && run->call.op == OP_SANDBOX_DELETE && run->answer.status < 400 &&
+	    id_parse(ID_SANDBOX, slice_of(run->sandbox), &id) >= 0)
+		told_ends_add(run->told, &id);
 }
 
 static void tool_answer_copy_text(const json_t *j, const char *key, char *to, size_t room)

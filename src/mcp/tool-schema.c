@@ -6,6 +6,7 @@ static const char *const type_names[TOOL_NUM_TYPES] = {
 	[TOOL_BOOL] = "boolean", [TOOL_CHOICE] = "string", [TOOL_TEXTS] = "array",
 	[TOOL_INTS] = "array",   [TOOL_MAP] = "object",    [TOOL_OBJECT] = "object",
 	[TOOL_LIST] = "array",   [TOOL_ANY] = "object",    [TOOL_FIXED] = NULL,
+	[TOOL_ALIAS] = NULL,
 };
 
 static void tool_schema_write_members(const struct tool_arg *args, struct jw *w);
@@ -70,6 +71,7 @@ static void tool_schema_write_details(const struct tool_arg *a, struct jw *w)
 	case TOOL_BOOL:
 	case TOOL_ANY:
 	case TOOL_FIXED:
+	case TOOL_ALIAS:
 	case TOOL_NUM_TYPES:
 		break;
 	}
@@ -89,7 +91,7 @@ static void tool_schema_write_members(const struct tool_arg *args, struct jw *w)
 
 	jw_object_begin(w, "properties");
 	for (const struct tool_arg *a = args; a->name || a->as; a++) {
-		if (a->type == TOOL_FIXED)
+		if (a->type == TOOL_FIXED || a->type == TOOL_ALIAS)
 			continue;
 		needed += a->required;
 		jw_object_begin(w, a->name);

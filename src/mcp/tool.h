@@ -10,6 +10,7 @@
  *	profiles/profile-*.c        functions of the rows that need their own (profile.h)
  *	tool-schema.c, tool-args.c  arguments as JSON Schema, and checked
  *	tool-run.h, tool-result.h   calls of operations, and content, for those functions
+ *	tool-hint.c, hints.def      what a model can do about an error
  *
  * A tool is a row: a profile, a name, arguments, an operation, how its reply is shown.  An
  * argument has a name, limits, and the member of the operation it becomes.  The operation
@@ -52,6 +53,7 @@ enum tool_type {
 	TOOL_LIST,   /* array of such objects */
 	TOOL_ANY,    /* an object, interpreted by next_call */
 	TOOL_FIXED,  /* not an argument: `preset` is always sent */
+	TOOL_ALIAS,  /* another name of the argument `as`; accepted, not in the schema */
 	TOOL_NUM_TYPES
 };
 
@@ -72,7 +74,7 @@ struct tool_arg {
 	const char *help;
 };
 
-/* Annotations of MCP, and one of ours. */
+/* Annotations of MCP, and two of ours. */
 enum tool_hint {
 	TOOL_READ_ONLY = 1 << 0,   /* changes nothing */
 	TOOL_DESTRUCTIVE = 1 << 1, /* may destroy data */
@@ -80,6 +82,8 @@ enum tool_hint {
 	TOOL_OPEN_WORLD = 1 << 3,  /* reaches beyond the sandbox */
 	/* without a sandbox argument: the group's, created on demand */
 	TOOL_DEFAULT_SANDBOX = 1 << 4,
+	/* without a sandbox argument: the group's, if there is one */
+	TOOL_OWN_SANDBOX = 1 << 5,
 };
 
 struct tool_run;
@@ -120,4 +124,7 @@ void tool_describe(const struct mcp_tool *t, struct jw *w);
  * argument, the problem and valid values.  args NULL is {}; the caller owns *ret. */
 [[nodiscard]] int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret,
 				  struct cay_err *err);
+
+/* What a model can do about an error of this operation; "": nothing to add. */
+const char *tool_hint_find(enum op_id op, const struct cay_err *err);
 #endif

@@ -10,6 +10,7 @@ static void toolgen_write_profile(enum tool_profile p, struct jw *w)
 {
 	jw_str(w, "name", profiles[p].name);
 	jw_str(w, "description", profiles[p].help);
+	jw_str(w, "instructions", profiles[p].instructions);
 	jw_array_begin(w, "tools");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == p)

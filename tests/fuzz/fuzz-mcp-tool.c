@@ -83,7 +83,7 @@ static void show(struct tool_run *run, const struct cay_err *failed)
 
 	jw_array_begin(&w, NULL);
 	if (failed)
-		tool_result_add_error(&out, failed);
+		tool_result_add_error(&out, failed, tool_hint_find(run->call.op, failed));
 	else if (run->tool->write_result)
 		r = run->tool->write_result(run, &out, &err);
 	if (r >= 0) {
@@ -123,6 +123,28 @@ static void play(struct tool_run *run, struct slice rest)
 		show(run, r < 0 ? &err : NULL);
 }
 
+/* The replies by which the conversation's sandbox is found. */
+static void find(struct tool_run *run, struct slice rest)
+{
+	static struct told_ends told;
+	struct cay_err err = {};
+	unsigned calls = 0;
+	int r;
+
+	run->sandbox[0] = 0;
+	run->step = 0;
+	run->told = &told;
+	while ((r = tool_run_find_sandbox(run, &err)) == TOOL_NEXT_CALL && calls++ < 4) {
+		if (!check_request(run))
+			return;
+		take_answer(run, &rest);
+	}
+	CHECK(r != TOOL_NEXT_CALL);
+	CHECK(r >= 0 || err.code != CAY_OK);
+	if (r < 0)
+		show(run, &err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct settings settings = { .mcp_image = "base",
@@ -141,8 +163,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rest.n--;
 		line = slice_cut(&rest, '\n');
 		if (json_parse(line, &limits, &args, NULL) >= 0 &&
-		    tool_args_check(run.tool, args, &run.args, NULL) >= 0)
+		    tool_args_check(run.tool, args, &run.args, NULL) >= 0) {
 			play(&run, rest);
+			find(&run, rest);
+		}
 	}
 	json_decref(run.args);
 	json_decref(run.call.members);

@@ -27,6 +27,14 @@ static bool is_member(const struct op *op, const char *as)
 	       in_table(op->request, slice_of(as));
 }
 
+static bool has_arg(const struct tool_arg *args, const char *name)
+{
+	for (const struct tool_arg *a = args; a->name || a->as; a++)
+		if (a->type != TOOL_ALIAS && a->name && str_eq(a->name, name))
+			return true;
+	return false;
+}
+
 static void check_args(const struct mcp_tool *t, const struct tool_arg *args, bool top)
 {
 	size_t n = 0;
@@ -34,6 +42,10 @@ static void check_args(const struct mcp_tool *t, const struct tool_arg *args, bo
 	for (const struct tool_arg *a = args; a->name || a->as; a++, n++) {
 		auto_json preset = NULL;
 
+		if (a->type == TOOL_ALIAS) {
+			assert_true(a->name && has_arg(args, a->as) && !a->help);
+			continue;
+		}
 		assert_true(a->type == TOOL_FIXED || (a->name && a->name[0] && a->help));
 		if (a->preset)
 			assert_return_code(json_parse(slice_of(a->preset), &json_control_limits,
@@ -238,6 +250,150 @@ static void text_has_no_nul(void **)
 			    "\xef\xbf\xbd");
 }
 
+/* What a model cannot do: send requests, type commands, read files of the server. */
+static void hints_are_words_of_tools(void **)
+{
+	static const char *const not_for_models[] = { "GET ",  "PUT ",     "POST ",  "HTTP",
+						      "/v1",   "header",   "Bearer", "Retry",
+						      "'cay ", "cay.conf", "docs/",  "scope",
+						      "field" };
+
+	for (unsigned c = CAY_OK + 1; c < CAY_NUM_CODES; c++)
+		for (unsigned op = 0; op < OP_NUM; op++) {
+			struct cay_err err = { .code = (enum cay_code)c };
+			const char *hint = tool_hint_find((enum op_id)op, &err);
+
+			if (!hint[0])
+				fail_msg("%s has no hint", cay_error_row(err.code)->name);
+			for (size_t i = 0; i < ARRAY_SIZE(not_for_models); i++)
+				if (strstr(hint, not_for_models[i]))
+					fail_msg("'%s' has '%s'", hint, not_for_models[i]);
+		}
+}
+
+static void a_hint_is_of_operation_and_cause(void **)
+{
+	struct cay_err err = { .code = CAY_E_FORBIDDEN };
+
+	assert_non_null(strstr(tool_hint_find(OP_FILE_WRITE, &err), "user inside the sandbox"));
+	assert_non_null(strstr(tool_hint_find(OP_SANDBOX_CREATE, &err), "key of this MCP client"));
+	err.code = CAY_E_NOT_FOUND;
+	assert_non_null(strstr(tool_hint_find(OP_FILE_VIEW, &err), "list the directory"));
+	assert_non_null(strstr(tool_hint_find(OP_SANDBOX_CREATE, &err), "the server's own"));
+}
+
+#define OWN "sb0001000g00000000000000tr"
+#define OWN_ROW(state, end) "{\"sandboxes\":[{\"id\":\"" OWN "\",\"state\":\"" state "\"" end "}]}"
+#define END(reason) ",\"end\":{\"reason\":\"" reason "\",\"detail\":\"d\"}"
+
+static void answer(struct tool_run *run, const char *text)
+{
+	json_decref(run->answer.json);
+	run->answer = (struct tool_op_answer){ .status = 200 };
+	assert_return_code(
+		json_parse(slice_of(text), &json_control_limits, &run->answer.json, NULL), 0);
+	run->step++;
+}
+
+static struct tool_run begin(const char *tool, struct told_ends *told)
+{
+	static const struct settings settings = { .mcp_image = "base", .mcp_idle_ms = 1000 };
+
+	return (struct tool_run){ .tool = native(tool),
+				  .args = json_object(),
+				  .group = "g",
+				  .settings = &settings,
+				  .told = told };
+}
+
+static void finish(struct tool_run *run)
+{
+	json_decref(run->args);
+	json_decref(run->call.members);
+	json_decref(run->answer.json);
+}
+
+/* The row that is listed, and what comes of it. */
+static const struct {
+	const char *tool, *list;
+	enum tool_next next; /* unless it fails */
+	const char *sandbox; /* found */
+	const char *fails;
+} finds[] = {
+	{ "exec", "{\"sandboxes\":[]}", TOOL_NEXT_CALL, "", NULL },
+	{ "exec", OWN_ROW("running", ""), TOOL_FINISHED, OWN, NULL },
+	{ "exec", OWN_ROW("paused", ""), TOOL_FINISHED, OWN, NULL },
+	{ "exec", OWN_ROW("pending", ""), TOOL_NEXT_CALL, "", NULL },
+	{ "exec", OWN_ROW("terminated", END("oom")), 0, "",
+	  OWN ", has ended: it exceeded its memory limit, d; its files, processes and shells are "
+	      "lost" },
+	{ "exec", OWN_ROW("ending", END("idle")), 0, "", "it was idle for too long" },
+	{ "exec", OWN_ROW("failed", END("node_lost")), 0, "", "the server restarted" },
+	{ "exec", OWN_ROW("failed", END("start_failed")), TOOL_NEXT_CALL, "", NULL },
+	{ "exec", OWN_ROW("failed", END("other")), 0, "", "for an unknown reason" },
+	{ "sandbox_delete", "{\"sandboxes\":[]}", TOOL_FINISHED, "", NULL },
+	{ "sandbox_delete", OWN_ROW("running", ""), TOOL_FINISHED, OWN, NULL },
+	{ "sandbox_delete", OWN_ROW("pending", ""), TOOL_FINISHED, OWN, NULL },
+	{ "sandbox_delete", OWN_ROW("terminated", END("oom")), TOOL_FINISHED, "", NULL },
+};
+
+static void the_sandbox_of_a_conversation_is_found(void **)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(finds); i++) {
+		struct tool_run run = begin(finds[i].tool, NULL);
+		struct cay_err err = {};
+		int r = tool_run_find_sandbox(&run, &err);
+
+		assert_int_equal(r, TOOL_NEXT_CALL);
+		assert_int_equal(run.call.op, OP_SANDBOX_LIST);
+		answer(&run, finds[i].list);
+		r = tool_run_find_sandbox(&run, &err);
+		assert_string_equal(run.sandbox, finds[i].sandbox);
+		if (finds[i].fails && (r >= 0 || !strstr(err.msg, finds[i].fails)))
+			fail_msg("%s: %d, %s", finds[i].list, r, err.msg);
+		if (!finds[i].fails)
+			assert_int_equal(r, finds[i].next);
+		if (r == TOOL_NEXT_CALL)
+			assert_int_equal(run.call.op, OP_SANDBOX_CREATE);
+		finish(&run);
+	}
+}
+
+static int find_after_end(struct told_ends *told, const char *tool)
+{
+	struct tool_run run = begin(tool, told);
+	struct cay_err err = {};
+	int r;
+
+	assert_int_equal(tool_run_find_sandbox(&run, &err), TOOL_NEXT_CALL);
+	answer(&run, OWN_ROW("terminated", END("killed")));
+	r = tool_run_find_sandbox(&run, &err);
+	finish(&run);
+	return r;
+}
+
+static void an_end_is_told_once(void **)
+{
+	static struct told_ends told, deleted;
+	struct tool_run run = begin("sandbox_delete", &deleted);
+	struct cay_err err = {};
+
+	assert_true(find_after_end(&told, "exec") < 0);
+	assert_int_equal(find_after_end(&told, "exec"), TOOL_NEXT_CALL);
+	assert_int_equal(find_after_end(&told, "read"), TOOL_NEXT_CALL);
+	/* one that the model has deleted is no news */
+	assert_int_equal(tool_run_find_sandbox(&run, &err), TOOL_NEXT_CALL);
+	answer(&run, OWN_ROW("running", ""));
+	assert_int_equal(tool_run_find_sandbox(&run, &err), TOOL_FINISHED);
+	run.step = 0;
+	assert_int_equal(run.tool->next_call(&run, &err), TOOL_NEXT_CALL);
+	answer(&run, "{}");
+	assert_int_equal(run.tool->next_call(&run, &err), TOOL_FINISHED);
+	tool_run_note_end(&run);
+	assert_int_equal(find_after_end(&deleted, "exec"), TOOL_NEXT_CALL);
+	finish(&run);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +405,10 @@ int main(void)
 		cmocka_unit_test(long_text_is_cut_in_the_middle),
 		cmocka_unit_test(only_images_are_images),
 		cmocka_unit_test(text_has_no_nul),
+		cmocka_unit_test(hints_are_words_of_tools),
+		cmocka_unit_test(a_hint_is_of_operation_and_cause),
+		cmocka_unit_test(the_sandbox_of_a_conversation_is_found),
+		cmocka_unit_test(an_end_is_told_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

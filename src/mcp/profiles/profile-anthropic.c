@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
-
 #include "mcp/profiles/profile-parts.h"
 
 #define LEVELS 2
@@ -29,7 +27,6 @@ int anthropic_bash_next_call(struct tool_run *run, struct cay_err *err)
 int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	const json_t *j = run->answer.json, *end = json_object_get(j, "end");
-	uint64_t status = json_member_number(end, "exit_code");
 
 	if (tool_run_arg_bool(run, "restart")) {
 		tool_result_add_text(out, SLICE("tool has been restarted."));
@@ -38,11 +35,8 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	tool_result_add_streams(j, "", out);
-	/* a failed command is no failure of the tool */
-	if (!json_object_get(end, "exit_code"))
-		tool_result_add_exit(end, out);
-	else if (status)
-		tool_result_printf(out, "[exit %" PRIu64 "]", status);
+	if (!str_eq(json_member_str(end, "reason"), "exit") || json_member_number(end, "exit_code"))
+		tool_result_add_exit(run, end, out);
 	return 0;
 }
 
@@ -164,6 +158,6 @@ int anthropic_edit_write_result(struct tool_run *run, struct tool_result *out, s
 	}
 	tool_result_printf(out, "The file %s has been edited.", path);
 	if (diff.n)
-		tool_result_add_cut(out, diff, RESULT_TEXT / 2, NULL);
+		tool_result_add_cut(out, diff, RESULT_OUTPUT, NULL);
 	return 0;
 }

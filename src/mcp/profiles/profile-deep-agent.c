@@ -29,13 +29,16 @@ static int deep_background_next_call(struct tool_run *run, struct cay_err *err)
 
 int deep_bash_next_call(struct tool_run *run, struct cay_err *err)
 {
+	int r;
+
 	if (tool_run_arg_bool(run, "run_in_background") && run->step < 2)
 		return deep_background_next_call(run, err);
 	if (run->step)
 		return TOOL_FINISHED;
-	return tool_run_call(run, OP_EXEC_RUN, err, "{s:s, s:I}", "shell",
-			     tool_run_arg_text(run, "command"), "timeout_ms",
-			     (json_int_t)tool_run_arg_number(run, "timeout_ms"));
+	r = tool_run_call(run, OP_EXEC_RUN, err, "{s:s, s:I}", "shell",
+			  tool_run_arg_text(run, "command"), "timeout_ms",
+			  (json_int_t)tool_run_arg_number(run, "timeout_ms"));
+	return r < 0 ? r : exec_tool_limit_output(run, err);
 }
 
 int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -49,7 +52,7 @@ int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct
 					  json_member_str(j, "id"), (const char *)run->tool_state);
 	}
 	tool_result_add_streams(j, "", out);
-	tool_result_add_exit(json_object_get(j, "end"), out);
+	tool_result_add_exit(run, json_object_get(j, "end"), out);
 	return 0;
 }
 

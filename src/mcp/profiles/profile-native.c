@@ -70,8 +70,16 @@ int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out,
 				json_member_text(run->answer.json, "next_cursor").n, out);
 }
 
+/* Without a sandbox there is nothing to call. */
+int native_delete_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return run->sandbox[0] ? tool_run_default_call(run, err) : TOOL_FINISHED;
+}
+
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
+	if (!run->sandbox[0])
+		return tool_result_printf(out, "this conversation has no sandbox to delete");
 	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 }
 
@@ -89,7 +97,7 @@ int native_exec_write_result(struct tool_run *run, struct tool_result *out, stru
 			id);
 	} else {
 		tool_result_add_streams(j, id, out);
-		tool_result_add_exit(json_object_get(j, "end"), out);
+		tool_result_add_exit(run, json_object_get(j, "end"), out);
 	}
 	out->owned = json_pack("{s:s, s:s, s:O*}", "id", id, "state", json_member_str(j, "state"),
 			       "end", json_object_get(j, "end"));
@@ -200,7 +208,7 @@ static void output_frames_write_result(const struct output_frames *t, uint64_t a
 			   t->text.len ? t->from : asked, t->next, t->next,
 			   t->end ? "" : "; there may be more");
 	if (t->end) {
-		tool_result_add_exit(t->end, out);
+		tool_result_add_exit(NULL, t->end, out);
 		out->error = false; /* a failed command is no failure of this tool */
 	}
 }
@@ -296,26 +304,50 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 				  tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 }
 
+static json_t *native_edit_change(const json_t *row)
+{
+	return json_pack("{s:s, s:O, s:O}", "kind",
+			 json_member_true(row, "all") ? "replace_all" : "replace", "old",
+			 json_object_get(row, "old"), "new", json_object_get(row, "new"));
+}
+
+/* One change as old and new, or several in edits. */
+static int native_edit_check_args(const struct tool_run *run, struct cay_err *err)
+{
+	const json_t *old = json_object_get(run->args, "old"),
+		     *new = json_object_get(run->args, "new"),
+		     *edits = json_object_get(run->args, "edits");
+
+	if (edits && (old || new || json_object_get(run->args, "all")))
+		return cay_fail_field(err, CAY_E_INVALID, "edits",
+				      "give old and new, or edits, not both");
+	if (!edits && !old)
+		return cay_fail_field(err, CAY_E_INVALID, "old",
+				      "is missing: the text to replace, exactly as in the file");
+	if (!edits && !new)
+		return cay_fail_field(err, CAY_E_INVALID, "new",
+				      "is missing: the replacement text; \"\" deletes `old`");
+	return 0;
+}
+
 int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 {
+	const json_t *edits = json_object_get(run->args, "edits");
 	json_t *changes, *row;
-	size_t i;
-	int r;
+	size_t i, n = edits ? json_array_size(edits) : 1;
+	int r = native_edit_check_args(run, err);
 
-	if (run->step)
-		return TOOL_FINISHED;
+	if (r < 0 || run->step)
+		return r < 0 ? r : TOOL_FINISHED;
 	changes = json_array();
-	json_array_foreach(json_object_get(run->args, "edits"), i, row)
+	if (!edits)
+		(void)json_array_append_new(changes, native_edit_change(run->args));
+	json_array_foreach(edits, i, row)
 	{
-		bool all = json_member_true(row, "all");
-
-		(void)json_array_append_new(changes, json_pack("{s:s, s:O, s:O}", "kind",
-							       all ? "replace_all" : "replace",
-							       "old", json_object_get(row, "old"),
-							       "new", json_object_get(row, "new")));
+		(void)json_array_append_new(changes, native_edit_change(row));
 	}
 	r = tool_run_call(run, OP_FILE_EDIT, err, "{s:o}", "edits", changes);
-	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
+	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != n)
 		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_map_args(run, err);
 }

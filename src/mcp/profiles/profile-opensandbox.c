@@ -4,13 +4,16 @@
 
 #include "mcp/profiles/profile-parts.h"
 
+/* of a label that the server can filter by */
+#define OSB_LABEL_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/="
+
 /* Unsupported arguments are refused, not ignored. */
 static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
 {
 	if (tool_run_arg_text(run, "auth_username") || tool_run_arg_text(run, "auth_password"))
 		return cay_fail_field(err, CAY_E_INVALID, "auth_username",
-				      "registry credentials are managed by the operator: "
-				      "'cay image login'");
+				      "registry credentials are managed by the operator; "
+				      "omit them");
 	if (json_object_get(run->args, "network_policy"))
 		return cay_fail_field(err, CAY_E_INVALID, "network_policy",
 				      "is not supported; omit it");
@@ -62,18 +65,19 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 		     : tool_run_set(run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms", ttl_ms);
 }
 
-/* Our states under their names. */
+/* Our states, and their names for them. */
+static const char *const osb_states[][2] = {
+	{ "pending", "Pending" },       { "running", "Running" }, { "paused", "Paused" },
+	{ "terminated", "Terminated" }, { "failed", "Failed" },   { "ending", "Stopping" },
+};
+
 static const char *osb_sandbox_state_name(const json_t *sandbox)
 {
-	static const char *const names[][2] = {
-		{ "pending", "Pending" },       { "running", "Running" }, { "paused", "Paused" },
-		{ "terminated", "Terminated" }, { "failed", "Failed" },   { "ending", "Stopping" },
-	};
 	const char *state = json_member_str(sandbox, "state");
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (str_eq(names[i][0], state))
-			return names[i][1];
+	for (size_t i = 0; i < ARRAY_SIZE(osb_states); i++)
+		if (str_eq(osb_states[i][0], state))
+			return osb_states[i][1];
 	return state;
 }
 
@@ -107,18 +111,30 @@ static uint64_t osb_filter_number(const struct tool_run *run, const char *name, 
 	return n ? n : without;
 }
 
-/* They number pages, we use cursors: list everything up to the requested page. */
-int osb_list_next_call(struct tool_run *run, struct cay_err *err)
-{
-	uint64_t size = osb_filter_number(run, "page_size", 20);
-	uint64_t most = size * osb_filter_number(run, "page", 1);
+#define LIST_ROWS 200 /* a call */
 
-	if (run->step)
-		return TOOL_FINISHED;
-	if (most > 1000)
-		return cay_fail_field(err, CAY_E_INVALID, "filter",
-				      "page times page_size must not be more than 1000");
-	return tool_run_call(run, OP_SANDBOX_LIST, err, "{s:I}", "limit", (json_int_t)most);
+/* Leave to the server what it can filter: one state, and one label. */
+static int osb_list_set_filter(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *filter = json_object_get(run->args, "filter");
+	const json_t *states = json_object_get(filter, "states");
+	const char *state = json_string_value(json_array_get(states, 0)), *key;
+	char label[256];
+	json_t *value;
+	int r = 0;
+
+	for (size_t i = 0; json_array_size(states) == 1 && i < ARRAY_SIZE(osb_states); i++)
+		if (str_eq(osb_states[i][1], state))
+			r = tool_run_set(run, err, "{s:s}", "state", osb_states[i][0]);
+	json_object_foreach ((json_t *)json_object_get(filter, "metadata"), key, value) {
+		int n = snprintf(label, sizeof(label), "%s=%s", key, json_string_value(value));
+
+		if (r >= 0 && n > 0 && n < (int)sizeof(label) &&
+		    strspn(label, OSB_LABEL_CHARS) == (size_t)n)
+			r = tool_run_set(run, err, "{s:s}", "label", label);
+		break;
+	}
+	return r;
 }
 
 static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox)
@@ -140,23 +156,61 @@ static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox
 	return state;
 }
 
+/* Keep the matches of a reply, up to one more than the pages need. */
+static int osb_list_add_matches(struct tool_run *run, size_t most, struct cay_err *err)
+{
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(list, i, sandbox)
+	{
+		size_t have = json_array_size(json_object_get(run->args, TOOL_ROWS));
+
+		if (r >= 0 && have <= most && osb_filter_matches(run, sandbox))
+			r = tool_run_add_row(run, osb_sandbox_describe(sandbox), err);
+	}
+	return r;
+}
+
+/* They number the pages of what matches, we use cursors: read on until the requested page is
+ * full and another match is known. */
+int osb_list_next_call(struct tool_run *run, struct cay_err *err)
+{
+	uint64_t size = osb_filter_number(run, "page_size", 20);
+	uint64_t most = size * osb_filter_number(run, "page", 1);
+	json_t *cursor = json_object_get(run->answer.json, "next_cursor");
+	int r = 0;
+
+	if (most > 1000)
+		return cay_fail_field(err, CAY_E_INVALID, "filter",
+				      "page times page_size must not be more than 1000");
+	if (run->step) {
+		r = osb_list_add_matches(run, (size_t)most, err);
+		if (r < 0 || !json_is_string(cursor) ||
+		    json_array_size(json_object_get(run->args, TOOL_ROWS)) > most)
+			return r < 0 ? r : TOOL_FINISHED;
+	}
+	if (run->step == TOOL_RUN_CALLS_MAX)
+		return cay_fail_field(err, CAY_E_TOO_LARGE, "filter",
+				      "there are too many sandboxes: filter by metadata");
+	r = tool_run_call(run, OP_SANDBOX_LIST, err, "{s:i, s:O*}", "limit", LIST_ROWS, "cursor",
+			  cursor);
+	return r < 0 ? r : osb_list_set_filter(run, err);
+}
+
 int osb_list_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
 	uint64_t size = osb_filter_number(run, "page_size", 20),
 		 page = osb_filter_number(run, "page", 1);
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
-	json_t *infos = json_array();
-	size_t i;
+	json_t *rows = json_object_get(run->args, TOOL_ROWS), *infos = json_array();
 
-	json_array_foreach(list, i, sandbox)
-	{
-		if (i >= (page - 1) * size && osb_filter_matches(run, sandbox))
-			(void)json_array_append_new(infos, osb_sandbox_describe(sandbox));
-	}
+	for (uint64_t i = (page - 1) * size; i < page * size && i < json_array_size(rows); i++)
+		(void)json_array_append(infos, json_array_get(rows, i));
 	return tool_result_pack(out, "{s:o, s:{s:I, s:I, s:b}}", "sandbox_infos", infos,
 				"pagination", "page", (json_int_t)page, "page_size",
 				(json_int_t)size, "has_next_page",
-				json_member_text(run->answer.json, "next_cursor").n > 0);
+				json_array_size(rows) > page * size);
 }
 
 int osb_renew_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

@@ -114,7 +114,7 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 {
 	uint64_t from = json_stream_number(answer, stream, "_offset");
 	uint64_t cut = json_stream_number(answer, stream, "_cut_bytes");
-	size_t shown = text.n < RESULT_TEXT / 4 ? text.n : RESULT_TEXT / 4;
+	size_t shown = text.n < RESULT_OUTPUT / 2 ? text.n : RESULT_OUTPUT / 2;
 	char how[160];
 
 	/* the offset of a shell counts all its runs */
@@ -126,7 +126,7 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 				   stream, how[0] ? "; " : "", how);
 	stream_format_read_on_hint(how, sizeof(how), id, stream,
 				   from + utf8_whole_prefix_len(text.p, shown));
-	tool_result_add_cut(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
+	tool_result_add_cut(out, text, RESULT_OUTPUT, how[0] ? how : NULL);
 }
 
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
@@ -159,20 +159,29 @@ void tool_result_add_streams(const json_t *answer, const char *id, struct tool_r
 json_t *json_stream_text_cut(const json_t *answer, const char *stream)
 {
 	struct slice text = json_member_text(answer, stream);
-	auto_buf b = BUF_INIT(RESULT_TEXT / 2 + KIB(1));
-	size_t half = RESULT_TEXT / 4, tail;
+	struct slice end = json_stream_text(answer, stream, "_tail");
+	uint64_t cut = json_stream_number(answer, stream, "_cut_bytes");
+	auto_buf b = BUF_INIT(RESULT_OUTPUT + KIB(1));
+	size_t half = RESULT_OUTPUT / 2, tail;
 
 	if (!text.n)
 		text = json_stream_text(answer, stream, "_b64");
-	if (text.n <= 2 * half)
+	if (text.n <= 2 * half && !end.n)
 		return json_stringn(text.p, text.n);
-	tail = text.n - half;
-	while (tail < text.n && ((unsigned char)text.p[tail] & 0xc0) == 0x80)
-		tail++;
-	half = utf8_whole_prefix_len(text.p, half);
-	if (buf_append(&b, text.p, half) < 0 ||
-	    buf_printf(&b, "\n[... %zu bytes are left out here ...]\n", tail - half) < 0 ||
-	    buf_append(&b, text.p + tail, text.n - tail) < 0)
+	if (!end.n) { /* all of it is here */
+		tail = text.n - half;
+		while (tail < text.n && ((unsigned char)text.p[tail] & 0xc0) == 0x80)
+			tail++;
+		end = (struct slice){ text.p + tail, text.n - tail };
+		text.n = utf8_whole_prefix_len(text.p, half);
+		cut = tail - text.n;
+	}
+	if (buf_append(&b, text.p, text.n) < 0 ||
+	    buf_printf(&b,
+		       "\n[... %" PRIu64
+		       " bytes omitted; write output to a file to read all of it ...]\n",
+		       cut) < 0 ||
+	    buf_append(&b, end.p, end.n) < 0)
 		return NULL;
 	return json_stringn(b.data, b.len);
 }
@@ -224,18 +233,50 @@ int tool_run_write_rows(struct tool_run *run, const char *member, struct tool_re
 	return tool_result_pack(out, "{s:O}", member, rows);
 }
 
-void tool_result_add_exit(const json_t *end, struct tool_result *out)
+/* The argument of a tool that has one of these names, or NULL. */
+static const char *tool_arg_named(const struct mcp_tool *t, const char *a, const char *b)
+{
+	for (const struct tool_arg *arg = t->args; arg->name || arg->as; arg++)
+		if (arg->name && (str_eq(arg->name, a) || str_eq(arg->name, b)))
+			return arg->name;
+	return NULL;
+}
+
+/* "[ended: timeout after 2 s; ...]", with the arguments that this tool has. */
+static void tool_result_add_timeout(const struct tool_run *run, const char *signal,
+				    struct tool_result *out)
+{
+	const char *longer = tool_arg_named(run->tool, "timeout", "timeout_ms");
+	const char *apart = tool_arg_named(run->tool, "background", "run_in_background");
+	double s = (double)json_member_number(run->call.members, "timeout_ms") / 1000;
+
+	tool_result_printf(out, "[ended: timeout after %g s%s%.32s; for longer work %s%s%s%s%s%s]",
+			   s, signal[0] ? ", " : "", signal, longer ? "give a longer `" : "",
+			   longer ? longer : "", longer ? "`, or " : "",
+			   apart ? "use `" : "run it in the background with its output in a file",
+			   apart ? apart : "", apart ? "`" : "");
+}
+
+static bool end_reason_is_result(const char *reason)
+{
+	return str_eq(reason, "exit") || str_eq(reason, "signal") || str_eq(reason, "killed");
+}
+
+void tool_result_add_exit(const struct tool_run *run, const json_t *end, struct tool_result *out)
 {
 	const json_t *code = json_object_get(end, "exit_code");
-	const char *signal = json_member_str(end, "signal"), *why = json_member_str(end, "detail");
+	const char *reason = json_member_str(end, "reason"),
+		   *signal = json_member_str(end, "signal"), *why = json_member_str(end, "detail");
+	bool exited = str_eq(reason, "exit") && json_is_integer(code);
 
-	if (json_is_integer(code))
+	if (exited)
 		tool_result_printf(out, "[exit %lld]", (long long)json_integer_value(code));
+	else if (run && str_eq(reason, "timeout"))
+		tool_result_add_timeout(run, signal, out);
 	else
-		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]",
-				   json_member_str(end, "reason"), signal[0] ? " " : "", signal,
-				   why[0] ? ", " : "", why);
-	out->error = !json_is_integer(code) || json_integer_value(code) != 0;
+		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]", reason,
+				   signal[0] ? " " : "", signal, why[0] ? ", " : "", why);
+	out->error = !end_reason_is_result(reason);
 }
 
 void result_lines_printf(struct result_lines *l, const char *fmt, ...)
@@ -273,6 +314,14 @@ void result_lines_fini(struct result_lines *l)
 	buf_fini(&l->text);
 }
 
+int exec_tool_limit_output(struct tool_run *run, struct cay_err *err)
+{
+	if (json_member_true(run->call.members, "detach"))
+		return TOOL_NEXT_CALL;
+	return tool_run_set(run, err, "{s:i, s:s}", "max_output", (int)RESULT_OUTPUT, "keep",
+			    "both");
+}
+
 int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 {
 	int r = tool_run_default_call(run, err);
@@ -281,7 +330,7 @@ int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 	    !json_object_get(run->call.members, "timeout_ms"))
 		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
 				 (json_int_t)run->settings->mcp_timeout_ms);
-	return r;
+	return r == TOOL_NEXT_CALL ? exec_tool_limit_output(run, err) : r;
 }
 
 struct shell_tool_state {
@@ -327,7 +376,7 @@ static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_
 	own->runs = true;
 	return tool_run_call(run, OP_SHELL_RUN, err, "{s:s, s:s, s:I, s:i, s:s}", "shell", own->id,
 			     "command", want->command, "timeout_ms", (json_int_t)want->timeout_ms,
-			     "max_output", (int)RESULT_TEXT / 2, "keep", "both");
+			     "max_output", (int)RESULT_OUTPUT, "keep", "both");
 }
 
 int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
@@ -372,7 +421,7 @@ int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struc
 	tool_result_add_streams(j, id, out);
 	if (cwd[0])
 		tool_result_printf(out, "[in %.1024s]", cwd);
-	tool_result_add_exit(json_object_get(j, "end"), out);
+	tool_result_add_exit(run, json_object_get(j, "end"), out);
 	return 0;
 }
 

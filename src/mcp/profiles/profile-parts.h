@@ -28,8 +28,9 @@ const char *tool_run_failure_text(struct tool_run *run);
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out);
 void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out);
-/* "[exit 1]".  Anything but 0 is an error. */
-void tool_result_add_exit(const json_t *end, struct tool_result *out);
+/* "[exit 1]".  A status or a signal is the command's own result; an end by a limit, such as
+ * timeout or oom, is an error.  run: the call of the command, or NULL. */
+void tool_result_add_exit(const struct tool_run *run, const json_t *end, struct tool_result *out);
 
 /* The same output as a value. */
 json_t *json_stream_text_cut(const json_t *answer, const char *stream);
@@ -57,6 +58,8 @@ __attribute__((format(printf, 2, 3))) void result_lines_printf(struct result_lin
 int result_lines_end(struct result_lines *l, const char *none, bool more, struct tool_result *out);
 void result_lines_fini(struct result_lines *l);
 
+/* Limit the output in the reply of the exec.run in run->call, unless it is detached. */
+[[nodiscard]] int exec_tool_limit_output(struct tool_run *run, struct cay_err *err);
 /* exec.run by the arguments, with the settings' timeout unless detached or given. */
 [[nodiscard]] int exec_tool_next_call(struct tool_run *run, struct cay_err *err);
 

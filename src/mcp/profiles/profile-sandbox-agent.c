@@ -76,9 +76,12 @@ static const char *agent_file_source(const json_t *file)
 
 static const char *agent_file_destination(const json_t *file)
 {
-	const char *to = json_member_str(file, "destination");
+	const char *to = json_member_str(file, "destination"),
+		   *name = json_member_str(file, "file_name");
 
-	return to[0] ? to : agent_path_basename(agent_file_source(file));
+	if (to[0] || name[0])
+		return to[0] ? to : name;
+	return agent_path_basename(agent_file_source(file));
 }
 
 /* Relative to the workspace, unless absolute. */
@@ -107,7 +110,7 @@ static int agent_import_content_call(struct tool_run *run, const json_t *file, s
 	}
 	if (!agent_file_destination(file)[0])
 		return cay_fail_field(err, CAY_E_INVALID, "files",
-				      "a file with file_content needs a destination");
+				      "a file with file_content needs a file_name");
 	r = agent_set_path_member(run, "path", agent_file_destination(file), err);
 	return r < 0 ? r : tool_run_set(run, err, "{s:b}", "parents", true);
 }
@@ -204,7 +207,7 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 	if (json_object_get(file, "session_id") && json_object_get(file, "path"))
 		return agent_import_stat_call(run, file, err);
 	return cay_fail_field(err, CAY_E_INVALID, "files",
-			      "give file_content and destination, or session_id and path; files of "
+			      "give file_name and file_content, or session_id and path; files of "
 			      "the server cannot be read");
 }
 

@@ -38,6 +38,7 @@ enum { OPT, REQ };
 	ROW(n, as, LIST, need, .min = lo, .max = hi, .sub = of##_args, .help = h)
 #define ANY(n, as, need, h) ROW(n, as, ANY, need, .help = h)
 #define FIXED(as, pre) ROW(NULL, as, FIXED, OPT, .preset = pre)
+#define ALIAS(n, of) ROW(n, of, ALIAS, OPT, )
 #define SANDBOX() \
 	TEXT("sandbox", "sandbox", OPT, 1, 63, NULL, \
 	     "Id or name of the sandbox; default: the one of this conversation, created when " \

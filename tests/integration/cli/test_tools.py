@@ -41,6 +41,12 @@ def test_a_profile_is_what_was_recorded(profile):
         assert {n: essence(p) for n, p in schema["properties"].items()} == want["args"], name
 
 
+def test_models_are_told_what_network_there_is():
+    line = re.search(r"^- (No internet: .*)$", TABLE["native"]["instructions"], re.M)[1]
+    assert all(line in p["instructions"] for p in TABLE.values())
+    assert line in SKILL.splitlines() and line in (HERE / "src/lib/webdocs/llms.txt").read_text().splitlines()
+
+
 def test_every_profile_was_recorded():
     assert set(TABLE) == {"native", *RECORDED}
 

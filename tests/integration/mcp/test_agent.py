@@ -24,7 +24,8 @@ def fix(task):
     words, _ = yield "find", {"pattern": "**/*.sh", "path": "repo"}
     assert "test.sh" in words
     words, failed = yield "exec", {"command": "sh ./test.sh", "cwd": "/workspace/repo"}
-    if not failed:
+    assert not failed, "tests that fail are a result"
+    if "[exit 0]" in words:
         return "the tests pass already"
     name, a, b, want, got = re.search(r"FAIL (\w+) (\d+) (\d+): want (-?\d+), got (-?\d+)", words).groups()
     words, _ = yield "grep", {"pattern": rf"^{name}\(\)", "path": "repo"}
@@ -34,7 +35,7 @@ def fix(task):
     have = next(o for o in OPERATORS if f"$1 {o} $2" in old)
     right = [o for o in OPERATORS if eval(f"{a} {o} {b}") == int(want)]
     assert eval(f"{a} {have} {b}") == int(got) and right, "the test and the code do not agree"
-    words, failed = yield "edit", {"path": f"repo/{file}", "edits": [{"old": old, "new": old.replace(f" {have} ", f" {right[0]} ")}]}
+    words, failed = yield "edit", {"path": f"repo/{file}", "old": old, "new": old.replace(f" {have} ", f" {right[0]} ")}
     if failed:  # it stands there twice: say more of it
         context = f"{name}() {{\n\t{old}"
         words, failed = yield "edit", {"path": f"repo/{file}", "edits": [{"old": context, "new": context.replace(f" {have} ", f" {right[0]} ")}]}
@@ -149,7 +150,8 @@ def task(node, request):
     t = request.param(client, node, box["id"])
     t.prepare()
     yield t
-    assert not client.call("sandbox_delete", sandbox=box["id"])["isError"]
+    deleted = client.call("sandbox_delete")
+    assert not deleted["isError"] and deleted["content"][0]["text"] == f"deleted {box['id']}"
 
 
 @pytest.fixture

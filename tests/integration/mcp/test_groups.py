@@ -109,3 +109,32 @@ def test_mcp_with_a_bound_key_is_in_its_group(node, two):
 def test_a_model_cannot_ask_for_the_machine(node):
     got = node.client(query="?group=greedy").call("sandbox_create", memory_mib=1 << 20)
     assert got["isError"] and "65536" in json.dumps(got)
+
+
+def test_a_conversation_is_told_once_that_its_sandbox_has_ended(node):
+    group = "end-" + secrets.token_hex(4)
+    c, api = node.client(query=f"?group={group}"), node.door()
+    assert "no sandbox to delete" in json.dumps(c.call("sandbox_delete")), "and none is created for it"
+    assert api.call("GET", f"/v1/sandboxes?group={group}")["sandboxes"] == []
+    c.call("write", path="work", content="mine")
+    (first,) = api.call("GET", f"/v1/sandboxes?group={group}")["sandboxes"]
+    api.call("DELETE", f"/v1/sandboxes/{first['id']}")
+    got = c.call("exec", command="touch /workspace/unasked")
+    text = got["content"][0]["text"]
+    assert got["isError"] and first["id"] in text and "deleted on request" in text and "files, processes and shells are lost" in text, got
+    assert len(api.call("GET", f"/v1/sandboxes?group={group}")["sandboxes"]) == 1, "told before another is created"
+    got = c.call("exec", command="ls /workspace")
+    assert not got["isError"] and [b["text"] for b in got["content"]] == ["[exit 0]"], got
+    second, _ = api.call("GET", f"/v1/sandboxes?group={group}")["sandboxes"]
+    # the model's own delete is no news
+    assert c.call("sandbox_delete")["content"][0]["text"] == f"deleted {second['id']}"
+    assert not c.call("exec", command="true")["isError"]
+    c.call("sandbox_delete")
+
+
+def test_a_read_only_file_of_the_sandbox_blames_no_key(node):
+    c = node.client(query="?group=hints-" + secrets.token_hex(4))
+    text = c.call("write", path="/proc/nothing", content="x")["content"][0]["text"]
+    assert "key" not in text and "inside the sandbox" in text, text
+    assert "list the directory" in c.call("read", path="nothing")["content"][0]["text"]
+    c.call("sandbox_delete")

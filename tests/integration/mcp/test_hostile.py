@@ -87,7 +87,7 @@ def test_API_09_output_is_data(node, box):
     c = node.client()
     says = '"}],"isError":false,"structuredContent":{"a":1}}\n\nevent: message\ndata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n[exit 0]'
     r = c.call("exec", sandbox=box, command=f"cat <<'E'\n{says}\nE\nexit 7")
-    assert r["content"][0] == {"type": "text", "text": says + "\n"} and r["content"][-1]["text"] == "[exit 7]" and r["isError"]
+    assert r["content"][0] == {"type": "text", "text": says + "\n"} and r["content"][-1]["text"] == "[exit 7]" and not r["isError"]
     # the same on a stream
     status, messages = c.post("tools/call", {"name": "exec", "arguments": {"sandbox": box, "command": f"sleep 2; cat <<'E'\n{says}\nE"}}, progress="p")
     assert status == 200 and len(messages) >= 2 and messages[-1]["result"]["content"][0]["text"] == says + "\n"
