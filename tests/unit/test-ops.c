@@ -295,11 +295,48 @@ static void errors_have_the_one_shape(void **)
 	(void)cay_fail_field(&err, CAY_E_INVALID, "image", "'image' is missing");
 	error_body_write(&err, "r-1", NULL, &w);
 	assert_int_equal(jw_finish(&w), 0);
-	assert_text(&b,
-		    "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"'image' is missing\","
-		    "\"hint\":\"correct the field named in 'field'; GET /v1/openapi.json has its "
-		    "type and limits\",\"field\":\"image\",\"retryable\":false,"
-		    "\"request_id\":\"r-1\"}}");
+	assert_text(
+		&b,
+		"{\"error\":{\"code\":\"invalid_argument\",\"message\":\"'image' is missing\","
+		"\"hint\":\"correct the field named in 'field'; GET /v1/openapi.json has its "
+		"type and limits\",\"field\":\"image\",\"blame\":\"caller\",\"retryable\":false,"
+		"\"request_id\":\"r-1\"}}");
+}
+
+/* Whatever the rows say: PID 1 is ours, and so is a reply of 5xx, but for a port that the program
+ * in the sandbox does not listen on. */
+static void what_is_ours_is_never_blamed_on_the_task(void **)
+{
+	for (unsigned i = CAY_OK + 1; i < CAY_NUM_CODES; i++) {
+		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
+		bool task = i == CAY_E_PORT;
+
+		row_check(i, (e->blame == BLAME_TASK) == task);
+		row_check(i, e->http < 500 || task || e->blame == BLAME_INFRA);
+		row_check(i, e->http >= 500 || !e->retryable || e->blame != BLAME_CALLER);
+	}
+	for (unsigned i = 0; i < END_NUM_REASONS; i++)
+		for (unsigned of = 0; of < END_OF_NUM; of++) {
+			struct end end = { .reason = i };
+			bool own = of == END_OF_PROCESS && (i == END_EXIT || i == END_SIGNAL);
+
+			end_judge(&end, (enum end_of)of);
+			row_check(i, end.has_blame && (end.blame == BLAME_TASK) == own);
+			row_check(i, end.retryable == (end.blame == BLAME_INFRA));
+			row_check(i, of != END_OF_PID1 || i == END_OOM || end.blame == BLAME_INFRA);
+		}
+}
+
+static void one_that_failed_to_start_is_judged_by_its_error(void **)
+{
+	struct end end = { .reason = END_START_FAILED };
+
+	end_judge_failure(&end, CAY_E_START);
+	assert_true(end.has_blame && end.blame == BLAME_CALLER && !end.retryable);
+	end_judge_failure(&end, CAY_E_CAPACITY);
+	assert_true(end.blame == BLAME_INFRA && end.retryable);
+	end_judge_failure(&end, CAY_OK);
+	assert_int_equal(end.blame, BLAME_INFRA);
 }
 
 static void a_failure_is_never_a_success_and_keeps_secrets(void **)
@@ -435,6 +472,8 @@ int main(void)
 		cmocka_unit_test(a_reply_has_one_deadline_everywhere),
 		cmocka_unit_test(people_are_told_of_every_row),
 		cmocka_unit_test(errors_have_the_one_shape),
+		cmocka_unit_test(what_is_ours_is_never_blamed_on_the_task),
+		cmocka_unit_test(one_that_failed_to_start_is_judged_by_its_error),
 		cmocka_unit_test(a_failure_is_never_a_success_and_keeps_secrets),
 		cmocka_unit_test(every_parameter_of_a_path_is_known),
 		cmocka_unit_test(examples_have_rows_that_are_there),

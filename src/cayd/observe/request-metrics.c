@@ -88,6 +88,22 @@ static void metric_put_ends(void *arg, struct metrics_out *to)
 		metrics_write_value(to, end_reasons[i], sandboxes_get_end_counts(c->sandboxes)[i]);
 }
 
+static void metric_put_ends_blame(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+
+	for (unsigned i = 0; i < BLAME_NUM; i++)
+		metrics_write_value(to, blame_names[i],
+				    sandboxes_get_blame_counts(c->sandboxes)[i]);
+}
+
+static void metric_put_errors_blame(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+
+	metrics_write_blames(to, NULL, &c->metrics);
+}
+
 static void metric_put_creates_refused(void *arg, struct metrics_out *to)
 {
 	metrics_write_value(to, "full", creates_get_queue(arg)->n_refused);
@@ -185,6 +201,7 @@ static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
 			write(to, r->name, value); \
 	}
 METRIC_PUT_EDGE(answers, metrics_write_replies, &r->counts.replies)
+METRIC_PUT_EDGE(errors_blame, metrics_write_blames, &r->counts.replies)
 METRIC_PUT_EDGE(durations, metrics_write_durations, &r->counts.replies)
 METRIC_PUT_EDGE(conns, metrics_write_value, r->counts.conns)
 METRIC_PUT_EDGE(open, metrics_write_value, r->counts.open)
@@ -196,6 +213,8 @@ METRIC_PUT_EDGE(fds, metrics_write_value, r->counts.fds)
 static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_SANDBOXES] = metric_put_sandboxes,
 	[METRIC_ENDS] = metric_put_ends,
+	[METRIC_ENDS_BLAME] = metric_put_ends_blame,
+	[METRIC_ERRORS_BLAME] = metric_put_errors_blame,
 	[METRIC_CREATES_WAITING] = metric_put_creates_waiting,
 	[METRIC_CREATES_REFUSED] = metric_put_creates_refused,
 	[METRIC_POOL] = metric_put_pool,
@@ -214,6 +233,7 @@ static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_LOG_LOST] = metric_put_log_lost,
 	[METRIC_EDGES] = metric_put_edges,
 	[METRIC_EDGE_ANSWERS] = metric_put_edge_answers,
+	[METRIC_EDGE_ERRORS_BLAME] = metric_put_edge_errors_blame,
 	[METRIC_EDGE_DURATION] = metric_put_edge_durations,
 	[METRIC_EDGE_REFUSALS] = metric_put_edge_refusals,
 	[METRIC_EDGE_CONNS] = metric_put_edge_conns,

@@ -33,7 +33,8 @@ static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice b
 	if (!status)
 		outcome = *err;
 	else if (status != 200)
-		(void)cay_fail(&outcome, CAY_E_INVALID, "cannot start the entrypoint");
+		(void)cay_fail(&outcome, status >= 500 ? CAY_E_RUNTIME : CAY_E_INVALID,
+			       "cannot start the entrypoint");
 	else if (entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) < 0)
 		(void)cay_fail(&outcome, CAY_E_MISBEHAVED,
 			       "cay-init of the sandbox did not name the exec");
@@ -74,6 +75,8 @@ static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status
 	sb->entrypoint_poll.ended = true;
 	if (e->signal == SIGKILL && oom_detect(sb, &reason))
 		ev.reason = reason;
+	else if (ev.code) /* it may have failed because the machine killed another process */
+		sb->end_is_of_node = oom_is_of_node(sb);
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;
 }

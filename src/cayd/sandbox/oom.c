@@ -6,17 +6,30 @@
 #include "cgroup/cgroup.h"
 
 /* Blocks briefly: a few cgroup files, and only when a sandbox ends badly. */
-bool oom_detect(struct sandbox *sb, enum end_reason *ret)
+static bool oom_read_usage(const struct sandbox *sb, struct cgroup_usage *ret)
 {
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
+
+	return cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) >= 0 &&
+	       cgroup_open_sandbox(&top, &sb->cgroup_tenant, &sb->info.id, &at) >= 0 &&
+	       cgroup_read_usage(&at, ret, NULL) >= 0;
+}
+
+bool oom_is_of_node(const struct sandbox *sb)
+{
+	struct cgroup_usage now = {};
+
+	return oom_read_usage(sb, &now) && now.oom_kills && !now.limit_hits;
+}
+
+bool oom_detect(struct sandbox *sb, enum end_reason *ret)
+{
 	struct end *e = &sb->info.end;
 	struct cgroup_usage now = {};
 	char why[128];
 	int n;
 
-	if (cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) < 0 ||
-	    cgroup_open_sandbox(&top, &sb->cgroup_tenant, &sb->info.id, &at) < 0 ||
-	    cgroup_read_usage(&at, &now, NULL) < 0 || !now.oom_kills)
+	if (!oom_read_usage(sb, &now) || !now.oom_kills)
 		return false;
 	e->inferred = true;
 	e->has_memory_limit = e->has_memory_peak = true;

@@ -13,4 +13,6 @@
 /* True: the evidence is in info.end and end_detail, which live as long as the sandbox.  *ret is
  * END_OOM when it was its own limit, else END_NODE_OOM. */
 bool oom_detect(struct sandbox *sb, enum end_reason *ret);
+/* Whether processes of the sandbox were killed, and none for its own limit. */
+bool oom_is_of_node(const struct sandbox *sb);
 #endif

@@ -32,6 +32,7 @@ struct sandboxes {
 	struct sandbox_due due;
 	struct ended_records ended;
 	uint64_t end_counts[END_NUM_REASONS];
+	uint64_t blame_counts[BLAME_NUM];
 	uint64_t seq;
 	unsigned n, n_ended, n_ending;
 	uint32_t next_uid_range;
@@ -207,6 +208,11 @@ const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all)
 	return all->end_counts;
 }
 
+const uint64_t *sandboxes_get_blame_counts(const struct sandboxes *all)
+{
+	return all->blame_counts;
+}
+
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
 {
 	return all->counts;
@@ -364,6 +370,8 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 		return;
 	if (sandbox_describe(sb)->has_end && !sb->life.warm)
 		all->end_counts[sb->info.end.reason]++;
+	if (sb->info.has_end && !sb->life.warm)
+		all->blame_counts[sb->info.end.blame]++;
 	uid_range_release(all, sb->uid_range);
 	sandbox_drop_private(sb); /* before its row is written */
 	ended_add(&all->ended, sb);
@@ -643,6 +651,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		sb->info.has_end = true;
 		sb->info.end.reason = life->reason;
 		sb->info.end.detail = sandbox_copy_text(sb, "the journal has no details");
+		end_judge(&sb->info.end, END_OF_SANDBOX);
 	}
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",

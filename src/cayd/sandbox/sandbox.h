@@ -39,6 +39,7 @@ struct sandbox {
 	struct cayd *cayd;
 	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
 	const char *end_detail; /* set before the event that ends it */
+	bool end_is_of_node;    /* the same: the machine had no memory left */
 	uint64_t changed_boot_ns;
 	uint64_t forget_boot_ns;   /* when its record may be forgotten */
 	unsigned holds;            /* calls under way that have this pointer */
@@ -183,6 +184,7 @@ unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *t
 struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
 /* How many ended by each reason since start; END_NUM_REASONS of them. */
 const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
+const uint64_t *sandboxes_get_blame_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 /* Its limits, or those it is about to get, have changed. */
 void sandbox_recount(struct sandbox *sb);

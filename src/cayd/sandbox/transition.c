@@ -262,7 +262,15 @@ static const char *const end_reason_details[END_NUM_REASONS] = {
 	[END_NODE_OOM] = "the machine had no memory left for it",
 };
 
-static void sandbox_set_end(struct sandbox *sb)
+/* What an event ended: a process of the client's, our PID 1, or the sandbox as a whole. */
+static enum end_of life_event_subject(enum life_kind kind)
+{
+	return kind == LIFE_EXITED ? END_OF_PROCESS
+	       : kind == LIFE_GONE ? END_OF_PID1
+				   : END_OF_SANDBOX;
+}
+
+static void sandbox_set_end(struct sandbox *sb, enum life_kind by)
 {
 	const char *why = sb->end_detail ? sb->end_detail : end_reason_details[sb->life.reason];
 
@@ -274,6 +282,12 @@ static void sandbox_set_end(struct sandbox *sb)
 		log_error(&sb->cayd->log, "cannot start a sandbox: %s", why ? why : "");
 	if (sb->life.reason == END_START_FAILED && !sb->failure.code)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s", why ? why : "");
+	if (sb->life.reason == END_START_FAILED)
+		end_judge_failure(&sb->info.end, sb->failure.code);
+	else
+		end_judge(&sb->info.end, life_event_subject(by));
+	if (sb->end_is_of_node)
+		end_judge_as(&sb->info.end, BLAME_INFRA);
 }
 
 enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev)
@@ -289,7 +303,7 @@ enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *e
 	changed = sb->life.state != before;
 	if (changed) {
 		if (sb->life.state == SB_ENDING)
-			sandbox_set_end(sb);
+			sandbox_set_end(sb, ev->kind);
 		sandbox_state_changed(sb, before);
 	}
 	/* no effect overtakes a write that a reply or effect waits for */

@@ -72,6 +72,10 @@ static void cmd_why_add_end_reason(struct print_table *t, const struct end *end)
 	print_table_add_pair(t, "reason", "%s: %s",
 			     field_choice_name(&end_table, "reason", end->reason),
 			     reasons[end->reason].words);
+	if (end->has_blame)
+		print_table_add_pair(t, "blame", "%s%s", blame_names[end->blame],
+				     end->retryable ? "; the same can succeed when created again"
+						    : "");
 	if (end->has_exit_code)
 		print_table_add_pair(t, "exit code", "%llu", (unsigned long long)end->exit_code);
 	if (end->signal)

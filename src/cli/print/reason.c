@@ -4,8 +4,9 @@
 #include "cli/print/list.h"
 
 const struct reason reasons[END_NUM_REASONS] = {
-#define CAY_REASON(sym, words_, advice_) [END_##sym] = { words_, advice_ },
-#include "cli/print/reasons.def"
+#define CAY_REASON(sym, name, process, pid1, sandbox, words_, advice_) \
+	[END_##sym] = { words_, advice_ },
+#include "ops/reasons.def"
 #undef CAY_REASON
 };
 

@@ -30,6 +30,21 @@ static void exec_end_add_memory(struct exec *exec, uint64_t kills)
 	e->detail = n > 0 && n < (int)sizeof(exec->detail) ? exec->detail : NULL;
 }
 
+/* An exit status alone does not tell that a child was killed for memory, or that the client sent
+ * the signal. */
+static void exec_end_judge(struct exec *exec, uint64_t kills, bool own)
+{
+	struct end *e = &exec->end;
+
+	end_judge(e, END_OF_PROCESS);
+	if (e->blame != BLAME_TASK)
+		return;
+	if (kills && exec->status)
+		end_judge_as(e, own ? BLAME_LIMIT : BLAME_INFRA);
+	else if (WIFSIGNALED(exec->status) && WTERMSIG(exec->status) == exec->client_signal)
+		end_judge_as(e, BLAME_CALLER);
+}
+
 void exec_end_determine(struct exec *exec)
 {
 	struct end *e = &exec->end;
@@ -61,6 +76,7 @@ void exec_end_determine(struct exec *exec)
 	}
 	if (kills)
 		exec_end_add_memory(exec, kills);
+	exec_end_judge(exec, kills, own);
 }
 
 void exec_end_copy(const struct exec *exec, struct end *to,

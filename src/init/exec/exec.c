@@ -290,6 +290,7 @@ int exec_signal(struct exec *exec, int sig, struct cay_err *err)
 	/* not waited for yet, so the pid is still its own */
 	if (kill(-exec->pid, sig) < 0)
 		return cay_fail_sys(err, CAY_E_STATE, errno, "send the signal");
+	exec->client_signal = sig;
 	return 0;
 }
 

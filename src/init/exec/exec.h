@@ -48,6 +48,7 @@ struct exec {
 	bool started_alone;               /* the sandbox had no other process when it started */
 	int status;                       /* of waitpid */
 	bool timed_out, killed;
+	int client_signal; /* the last that a client sent, other than SIGKILL; 0 */
 	bool handles_open; /* all its handles are initialised */
 	bool internal;     /* PID 1's own: in no list, freed when it ends */
 	struct end end;

@@ -144,7 +144,10 @@ static bool output_stream_send_frame(struct output_stream *s, const struct frame
 
 static bool output_stream_send_end(struct output_stream *s)
 {
-	static const struct end forgotten = { .reason = END_KILLED };
+	static const struct end forgotten = { .reason = END_KILLED,
+					      .blame = BLAME_CALLER,
+					      .has_blame = true,
+					      .has_retryable = true };
 	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
 	struct jw w = jw_to(&json);
 	struct frame f = { .type = FRAME_END };

@@ -179,8 +179,10 @@ static void on_shell_exit(struct exec *exec, void *arg)
 		shell_start_failed(s);
 	if (r && s->phase != SHELL_PHASE_SETTLE) {
 		exec_end_copy(exec, &r->end, r->signal_name, r->detail);
-		if (s->timed_out)
+		if (s->timed_out) {
 			r->end.reason = END_TIMEOUT;
+			end_judge(&r->end, END_OF_PROCESS);
+		}
 		shell_settle_run(s);
 	} else if (!r) {
 		shell_complete(s);

@@ -71,6 +71,9 @@ static void shell_run_cancel_queued(struct run *r, const char *why)
 
 	s->n_queued--;
 	r->end = (struct end){ .reason = END_KILLED, .detail = why };
+	end_judge(&r->end, END_OF_PROCESS);
+	if (s->end.has_blame) /* it would have run, had the shell not ended */
+		end_judge_as(&r->end, s->end.blame);
 	for (int i = 0; i < 2; i++)
 		r->output_start[i] = r->range.output_end[i] = output_end_offset(&s->out[i]);
 	shell_run_finish(r);
@@ -152,7 +155,8 @@ void shell_settle_run(struct shell *s)
 static void shell_run_end_from_report(struct shell *s)
 {
 	struct run *r = s->current_run;
-	uint64_t kills = memory_count_oom_kills(&s->init->memory) - r->oom_kills;
+	struct memory_kills now = memory_count_kills(&s->init->memory);
+	uint64_t kills = now.oom - r->kills_before.oom;
 	int n;
 
 	r->end = (struct end){ .reason = END_EXIT,
@@ -168,6 +172,14 @@ static void shell_run_end_from_report(struct shell *s)
 			     (unsigned long long)kills);
 		r->end.detail = n > 0 ? r->detail : NULL;
 	}
+	end_judge(&r->end, END_OF_PROCESS);
+	if (s->stop_step && !s->timed_out) /* the client's interrupt */
+		end_judge_as(&r->end, BLAME_CALLER);
+	else if (kills && !s->stop_step && r->end.exit_code)
+		end_judge_as(&r->end,
+			     memory_reached_own_limit(&s->init->memory, &r->kills_before, &now)
+				     ? BLAME_LIMIT
+				     : BLAME_INFRA);
 	r->cwd = s->cwd ? strdup(s->cwd) : NULL;
 	shell_settle_run(s);
 }
@@ -364,7 +376,7 @@ static void shell_start_next_run(struct shell *s)
 	r->started_ns = clk_wall_ns(s->init->clk);
 	r->born_ticks = clk_boot_ns(s->init->clk) / (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
 	r->last_pid = proc_last_pid();
-	r->oom_kills = memory_count_oom_kills(&s->init->memory);
+	r->kills_before = memory_count_kills(&s->init->memory);
 	for (int i = 0; i < 2; i++) {
 		r->output_start[i] = output_written_offset(&s->out[i]);
 		/* an earlier process may have made it non-blocking */

@@ -41,8 +41,9 @@ struct run {
 	uint64_t number;
 	enum run_state state;
 	char *text; /* until it has run */
-	uint64_t timeout_ms, started_ns, ended_ns, born_ticks, oom_kills;
-	pid_t last_pid; /* when it started */
+	uint64_t timeout_ms, started_ns, ended_ns, born_ticks;
+	struct memory_kills kills_before; /* in the sandbox */
+	pid_t last_pid;                   /* when it started */
 	uint64_t output_start[2];
 	struct output_range range;
 	struct end end;

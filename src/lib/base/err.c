@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const struct cay_error_row rows[] = {
-	[CAY_OK] = { "OK", "ok", 200, 0, 0, false, "" },
-#define CAY_ERROR(sym, name, http, exit, errnum, retryable, hint) \
-	[CAY_E_##sym] = { #sym, name, http, exit, errnum, retryable, hint },
+	[CAY_OK] = { "OK", "ok", 200, 0, 0, BLAME_TASK, false, "" },
+#define CAY_ERROR(sym, name, http, exit, errnum, blame, retryable, hint) \
+	[CAY_E_##sym] = { #sym, name, http, exit, errnum, BLAME_##blame, retryable, hint },
 #include "base/errors.def"
 #undef CAY_ERROR
 };

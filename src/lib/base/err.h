@@ -24,12 +24,22 @@ enum cay_code {
 	CAY_NUM_CODES
 };
 
+/* Who can prevent a failure, and who ended what ended.  What nobody judged is ours. */
+enum blame {
+	BLAME_INFRA,  /* Cay, the machine or its operator */
+	BLAME_CALLER, /* the client: its request, its image, its delete */
+	BLAME_LIMIT,  /* a limit, a deadline or a quota that the client or the operator set */
+	BLAME_TASK,   /* the program that ran in the sandbox */
+	BLAME_NUM
+};
+
 struct cay_error_row {
 	const char *symbol;
 	const char *name; /* on the wire */
 	int http;
 	int exit;
 	int errnum;
+	enum blame blame;
 	bool retryable;
 	const char *hint;
 };

@@ -194,6 +194,18 @@ void metrics_write_durations(struct metrics_out *to, const char *first, const st
 	metrics_format_labelled(to, first, m, metrics_format_durations);
 }
 
+void metrics_write_blames(struct metrics_out *to, const char *first, const struct metrics *m)
+{
+	uint64_t n[BLAME_NUM] = {};
+
+	for (size_t i = 0; i <= OP_NUM; i++)
+		for (unsigned k = CAY_OK + 1; k < CAY_NUM_CODES; k++)
+			n[cay_error_row((enum cay_code)k)->blame] += m->ops[i].outcomes[k];
+	for (unsigned b = 0; b < BLAME_NUM; b++)
+		metrics_write_value2(to, first ? first : blame_names[b],
+				     first ? blame_names[b] : NULL, n[b]);
+}
+
 int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM], void *arg,
 		  struct buf *out)
 {

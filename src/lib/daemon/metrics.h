@@ -60,6 +60,8 @@ void metrics_write_value(struct metrics_out *to, const char *label, uint64_t val
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value);
 void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);
+/* The error replies among them, by blame; first is NULL for a metric without other labels. */
+void metrics_write_blames(struct metrics_out *to, const char *first, const struct metrics *m);
 void metrics_write_durations(struct metrics_out *to, const char *first, const struct metrics *m);
 typedef void metrics_fn(void *arg, struct metrics_out *to);
 

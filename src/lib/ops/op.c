@@ -180,6 +180,8 @@ void error_body_write(const struct cay_err *err, const char *request_id, const c
 			.hint = row->hint,
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,
+			.blame = row->blame,
+			.has_blame = true,
 			.retryable = row->retryable,
 			.details = { .node = node },
 			.has_details = node != NULL,

@@ -9,13 +9,14 @@ const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
 	[SB_FAILED] = "failed",       [SB_NUM_STATES] = NULL,
 };
 const char *const end_reasons[END_NUM_REASONS + 1] = {
-	[END_EXIT] = "exit",           [END_SIGNAL] = "signal",
-	[END_TIMEOUT] = "timeout",     [END_OOM] = "oom",
-	[END_KILLED] = "killed",       [END_TTL] = "ttl",
-	[END_IDLE] = "idle",           [END_QUOTA] = "quota",
-	[END_EVICTED] = "evicted",     [END_START_FAILED] = "start_failed",
-	[END_NODE_LOST] = "node_lost", [END_NODE_OOM] = "node_oom",
+#define CAY_REASON(sym, name, ...) [END_##sym] = name,
+#include "ops/reasons.def"
+#undef CAY_REASON
 	[END_NUM_REASONS] = NULL,
+};
+const char *const blame_names[BLAME_NUM + 1] = {
+	[BLAME_INFRA] = "infra", [BLAME_CALLER] = "caller", [BLAME_LIMIT] = "limit",
+	[BLAME_TASK] = "task",   [BLAME_NUM] = NULL,
 };
 static const char *const exec_states[] = {
 	[EXEC_RUNNING] = "running", [EXEC_ENDED] = "ended", [EXEC_NUM_STATES] = NULL

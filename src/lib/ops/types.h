@@ -23,22 +23,14 @@ extern const char *const sandbox_state_names[SB_NUM_STATES + 1]; /* ended by NUL
 
 /* Why something ended; the evidence is beside it. */
 enum end_reason {
-	END_EXIT,
-	END_SIGNAL,
-	END_TIMEOUT,
-	END_OOM,
-	END_KILLED,
-	END_TTL,
-	END_IDLE,
-	END_QUOTA,
-	END_EVICTED,
-	END_START_FAILED,
-	END_NODE_LOST,
-	END_NODE_OOM,
+#define CAY_REASON(sym, ...) END_##sym,
+#include "ops/reasons.def"
+#undef CAY_REASON
 	END_NUM_REASONS
 };
 
 extern const char *const end_reasons[END_NUM_REASONS + 1]; /* ended by NULL */
+extern const char *const blame_names[BLAME_NUM + 1];       /* ended by NULL */
 
 /* Where the writes of a sandbox go. */
 enum storage { STORAGE_DISK, STORAGE_MEMORY, STORAGE_READ_ONLY, STORAGE_NUM };
@@ -166,7 +158,25 @@ struct end {
 	const char *signal, *detail;
 	uint64_t memory_limit_bytes, memory_peak_bytes;
 	bool has_memory_limit, has_memory_peak;
+	unsigned blame; /* enum blame */
+	bool retryable;
+	bool has_blame, has_retryable; /* programs older than the two members send neither */
 };
+
+/* What ended: the same reason is blamed differently. */
+enum end_of {
+	END_OF_PROCESS, /* an exec, a run, a service, an entrypoint */
+	END_OF_PID1,    /* the first process of a sandbox, unasked */
+	END_OF_SANDBOX, /* a sandbox, by control */
+	END_OF_NUM
+};
+
+/* Set who is to blame, by the rows of reasons.def. */
+void end_judge(struct end *end, enum end_of of);
+/* The same for one that failed to start: as the error is. */
+void end_judge_failure(struct end *end, enum cay_code code);
+/* Name somebody else than the row does. */
+void end_judge_as(struct end *end, enum blame blame);
 
 struct sandbox_info {
 	struct id id, tenant;
@@ -583,7 +593,8 @@ struct error_details {
 struct error_object {
 	unsigned code; /* enum cay_code less one: "ok" is no error */
 	const char *message, *hint, *field, *request_id;
-	bool retryable;
+	unsigned blame; /* enum blame */
+	bool has_blame, retryable;
 	struct error_details details;
 	bool has_details;
 };

@@ -19,24 +19,57 @@ static int tablegen_write_openapi(struct buf *b)
 	return jw_finish(&w);
 }
 
+static int tablegen_write_reasons(struct buf *b)
+{
+	static const struct {
+		enum end_reason reason;
+		const char *words;
+	} rows[] = {
+#define CAY_REASON(sym, name, process, pid1, sandbox, words, ...) { END_##sym, words },
+#include "ops/reasons.def"
+#undef CAY_REASON
+	};
+	int r = buf_puts(
+		b, "\n## Reasons of an end\n\nThe `end` of an exec, a run, a service and a sandbox "
+		   "has `reason`, `blame` and `retryable`. An end blamed on `infra` is "
+		   "retryable. A sandbox with `start_failed` has the blame of the error that its "
+		   "create returned.\n\n"
+		   "| reason | blame: exec, run, service | PID 1 by itself | sandbox | meaning |\n"
+		   "|---|---|---|---|---|\n");
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(rows); i++) {
+		struct end of[END_OF_NUM] = {};
+
+		for (unsigned k = 0; k < END_OF_NUM; k++) {
+			of[k].reason = rows[i].reason;
+			end_judge(&of[k], (enum end_of)k);
+		}
+		r = buf_printf(b, "| `%s` | %s | %s | %s | %s |\n", end_reasons[rows[i].reason],
+			       blame_names[of[END_OF_PROCESS].blame],
+			       blame_names[of[END_OF_PID1].blame],
+			       blame_names[of[END_OF_SANDBOX].blame], rows[i].words);
+	}
+	return r;
+}
+
 static int tablegen_write_errors(struct buf *b)
 {
 	int r = buf_puts(
 		b, "# Errors\n\nA reply that is not a success has one member, `error`: `code`, "
-		   "`message`, `hint`, `retryable`, and where they apply `field`, "
+		   "`message`, `hint`, `blame`, `retryable`, and where they apply `field`, "
 		   "`request_id`, `details`.\n`cay` exits with the status in the third "
 		   "column. [How failures look](../errors.md) has more.\n\n"
-		   "| code | HTTP | exit | retry | cause | what to do |\n"
-		   "|---|---|---|---|---|---|\n");
+		   "| code | HTTP | exit | blame | retry | cause | what to do |\n"
+		   "|---|---|---|---|---|---|---|\n");
 
 	for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
 
-		r = buf_printf(b, "| `%s` | %d | %d | %s | %s | %s |\n", e->name, e->http, e->exit,
-			       e->retryable ? "yes" : "no", error_code_cause((enum cay_code)i),
-			       e->hint);
+		r = buf_printf(b, "| `%s` | %d | %d | %s | %s | %s | %s |\n", e->name, e->http,
+			       e->exit, blame_names[e->blame], e->retryable ? "yes" : "no",
+			       error_code_cause((enum cay_code)i), e->hint);
 	}
-	return r;
+	return r < 0 ? r : tablegen_write_reasons(b);
 }
 
 static int tablegen_write_operations(struct buf *b)
@@ -67,6 +100,7 @@ static void tablegen_json_errors(struct jw *w)
 		jw_str(w, "code", e->name);
 		jw_u64(w, "http", (uint64_t)e->http);
 		jw_u64(w, "exit", (uint64_t)e->exit);
+		jw_str(w, "blame", blame_names[e->blame]);
 		jw_bool(w, "retryable", e->retryable);
 		jw_str(w, "cause", error_code_cause((enum cay_code)i));
 		jw_str(w, "cure", e->hint);

@@ -190,8 +190,8 @@ def body(api, tables, operations):
                       f"{rows(members(s), n + '.')}</article>" for n, s in sorted(api["components"]["schemas"].items()))
     parts.append(section("objects", "Objects", "The objects in requests and replies.", objects))
     parts.append(section("errors", "Errors", "Every error code, its cause, and what to do.", table(
-        ("code", "HTTP", "exit", "retry", "cause", "what to do"),
-        [(e["code"], f'{e["code"]} {e["http"]} {e["cause"]}', (code(e["code"]), e["http"], e["exit"], "yes" if e["retryable"] else "no",
+        ("code", "HTTP", "exit", "blame", "retry", "cause", "what to do"),
+        [(e["code"], f'{e["code"]} {e["http"]} {e["cause"]}', (code(e["code"]), e["http"], e["exit"], e["blame"], "yes" if e["retryable"] else "no",
                                                               prose(e["cause"]) + ".", prose(e["cure"]) + ".")) for e in tables["errors"]])))
     parts.append(section("settings", "Settings", "Keys of <code>/etc/cay/cay.conf</code>; a variable <code>CAY_SECTION_KEY</code> overrides one.", table(
         ("key", "default", "value", "description"),

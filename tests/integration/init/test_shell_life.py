@@ -103,6 +103,7 @@ def test_time_outs_keep_the_shell(init):
         begun = time.monotonic()
         r = s.run(text, timeout_ms=100)
         assert r["end"]["reason"] == "timeout" and r["stdout"] == "", (text, r)
+        assert (r["end"]["blame"], r["end"]["retryable"]) == ("limit", False)
         assert time.monotonic() - begun < 20
         r = s.run("echo $x $?; shopt -q extdebug; echo $?; trap -p DEBUG")
         assert r["stdout"] == "kept 130\n1\n", (text, r)
@@ -164,7 +165,8 @@ def test_runs_take_turns(init):
         never = pool.submit(s.run, "echo never")
         wait_for(lambda: s.get()["queued"] == 1, what="one that waits")
         pathlib.Path(go).touch()
-        assert never.result()["end"]["reason"] == "killed"
+        end = never.result()["end"]
+        assert (end["reason"], end["blame"], end["retryable"]) == ("killed", "task", False)  # of the run that ended the shell
     s = Shell(init.client)
     for _ in range(150):
         s.run("true")
