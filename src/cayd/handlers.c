@@ -14,9 +14,12 @@
 #include "cayd/tenant/api-key.h"
 #include "cayd/upload/upload.h"
 #include "net/relay.h"
+#include "text/label-selector.h"
 #include "webdocs/webdocs.h"
 
 #define GROUP_ROWS 1000
+#define LABELLED_ROWS 200
+#define ROW_MAX KIB(64) /* of a sandbox, as JSON */
 
 void op_system_health(struct cayd *c, struct request *rq)
 {
@@ -155,14 +158,9 @@ void op_sandbox_labels(struct cayd *c, struct request *rq)
 	sandbox_reply_when(sb, rq, WAIT_SAVED);
 }
 
-static bool labels_has_match(const struct field_map *labels, const char *want)
+static bool labels_match(const struct field_map *labels, const char *selector)
 {
-	struct slice value = slice_of(want), key = slice_cut(&value, '=');
-
-	for (size_t i = 0; i < labels->n; i++)
-		if (slice_eq(slice_of(labels->keys[i]), key))
-			return !value.p || slice_eq(slice_of(labels->values[i]), value);
-	return false;
+	return label_selector_matches(slice_of(selector), labels->keys, labels->values, labels->n);
 }
 
 static bool sandbox_state_is_known(const char *state)
@@ -184,7 +182,7 @@ static bool sandbox_matches_query(const struct sandbox_info *s, const struct san
 		return false;
 	if (q->name && (!s->name || !str_eq(s->name, q->name)))
 		return false;
-	return !q->label || labels_has_match(&s->labels, q->label);
+	return !q->label || labels_match(&s->labels, q->label);
 }
 
 void op_sandbox_list(struct cayd *c, struct request *rq)
@@ -198,9 +196,10 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 
 	if (!request_bind_group(rq, &q->group) || !cursor_parse(rq, q->cursor, &before))
 		return;
-	if (q->state && !sandbox_state_is_known(q->state)) {
+	if (q->state && !sandbox_state_is_known(q->state))
 		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
 				     q->state);
+	if (err.code || (q->label && label_selector_check(slice_of(q->label), &err) < 0)) {
 		request_fail(rq, &err);
 		return;
 	}
@@ -255,14 +254,12 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 
 /* Ends every live sandbox of the group at once.  The reply waits until the uploads are removed:
  * after a restart nothing would show that their group was deleted. */
-void op_group_delete(struct cayd *c, struct request *rq)
+static void group_delete_start(struct cayd *c, struct request *rq)
 {
-	struct group_query *q = rq->query;
+	const struct delete_query *q = rq->query;
 	struct id *ended = arena_alloc(&rq->arena, GROUP_ROWS, sizeof(*ended));
 	struct group_deletion *u;
 
-	if (!request_bind_group(rq, &q->group))
-		return;
 	u = ended ? calloc(1, sizeof(*u)) : NULL;
 	if (!u) {
 		request_no_memory(rq);
@@ -280,6 +277,62 @@ void op_group_delete(struct cayd *c, struct request *rq)
 	}
 	request_watch_client(&u->rq);
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
+}
+
+/* A warm sandbox is nobody's yet. */
+static bool sandbox_matches_deletion(const struct sandbox *sb, const struct delete_query *q)
+{
+	const struct sandbox_info *s = &sb->info;
+
+	return sb->life.state < SB_ENDING && !sb->life.warm &&
+	       (!q->group || (s->group && str_eq(s->group, q->group))) &&
+	       labels_match(&s->labels, q->label);
+}
+
+/* Ends no sandbox that the reply has no room for: each is reported, and the cursor leads to the
+ * others.  So a request costs at most what a page of a list and `limit` deletes do. */
+static void labelled_delete_start(struct cayd *c, struct request *rq)
+{
+	const struct delete_query *q = rq->query;
+	uint64_t before, last = 0, limit = q->has_limit ? q->limit : LABELLED_ROWS;
+	struct list_page page;
+	struct sandbox *sb;
+
+	if (!cursor_parse(rq, q->cursor, &before))
+		return;
+	list_page_begin(&page, "sandboxes");
+	sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, before);
+	for (; sb && page.rows < limit && page.body.len < PAGE_BYTES - ROW_MAX;
+	     sb = sandbox_next_of_tenant(sb)) {
+		last = sb->seq;
+		if (!sandbox_matches_deletion(sb, q))
+			continue;
+		sandbox_end(sb, END_KILLED, "deleted by its labels");
+		(void)list_page_add(&page, &sandbox_info_table, sandbox_describe(sb));
+	}
+	while (sb && !sandbox_matches_deletion(sb, q))
+		sb = sandbox_next_of_tenant(sb);
+	list_page_finish(&page, sb ? cursor_format(rq, last) : NULL);
+	sandboxes_reply(c, rq, &page, page.rows);
+}
+
+void op_group_delete(struct cayd *c, struct request *rq)
+{
+	struct delete_query *q = rq->query;
+	struct cay_err err = {};
+
+	if (!q->group && !q->label)
+		(void)cay_fail_field(&err, CAY_E_INVALID, "label", "expected 'label' or 'group'");
+	else if (q->label)
+		(void)label_selector_check(slice_of(q->label), &err);
+	if (err.code)
+		request_fail(rq, &err);
+	else if (!request_bind_group(rq, &q->group))
+		return;
+	else if (q->label)
+		labelled_delete_start(c, rq);
+	else
+		group_delete_start(c, rq);
 }
 
 void op_image_list(struct cayd *c, struct request *rq)

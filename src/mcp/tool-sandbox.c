@@ -180,7 +180,8 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") ||
 		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
 
-	if (!wanted || run->sandbox[0])
+	if (!wanted || run->sandbox[0] ||
+	    (run->tool->hints & TOOL_OWN_SANDBOX && tool_run_arg_text(run, "label")))
 		return TOOL_FINISHED;
 	switch (run->find) {
 	case FIND_BEGIN:

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "ops/op.h"
+#include "text/label-selector.h"
 #include "unit.h"
 
 #define SB "sb0001000g00000000000000tr"
@@ -286,6 +287,34 @@ static void people_are_told_of_every_row(void **)
 		row_check(i, error_code_cause((enum cay_code)i));
 }
 
+static void labels_are_selected_by_every_term(void **)
+{
+	static const char *keys[] = { "run", "team", "e" }, *values[] = { "r1", "blue", "" };
+	static const struct {
+		const char *selector;
+		bool valid, matches;
+	} cases[] = {
+		{ "run=r1", true, true },    { "run", true, true },
+		{ "run=r2", true, false },   { "run=r", true, false },
+		{ "run=", true, false },     { "e=", true, true },
+		{ "e", true, true },         { "run=r1,team=blue", true, true },
+		{ "run,team", true, true },  { "run=r1,team=red", true, false },
+		{ "none", true, false },     { "run=r1,none", true, false },
+		{ "", false, false },        { ",", false, false },
+		{ "run=r1,", false, false }, { ",run=r1", false, false },
+		{ "=r1", false, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct slice s = slice_of(cases[i].selector);
+		struct cay_err err = {};
+
+		row_check(i, (label_selector_check(s, &err) >= 0) == cases[i].valid);
+		row_check(i, label_selector_matches(s, keys, values, 3) == cases[i].matches);
+		row_check(i, cases[i].valid || str_eq(err.field, "label"));
+	}
+}
+
 static void errors_have_the_one_shape(void **)
 {
 	auto_buf b = BUF_INIT(KIB(4));
@@ -471,6 +500,7 @@ int main(void)
 		cmocka_unit_test(every_row_is_complete),
 		cmocka_unit_test(a_reply_has_one_deadline_everywhere),
 		cmocka_unit_test(people_are_told_of_every_row),
+		cmocka_unit_test(labels_are_selected_by_every_term),
 		cmocka_unit_test(errors_have_the_one_shape),
 		cmocka_unit_test(what_is_ours_is_never_blamed_on_the_task),
 		cmocka_unit_test(one_that_failed_to_start_is_judged_by_its_error),

@@ -350,12 +350,14 @@ union api_list_query {
 	struct page_query page;
 	struct sandbox_query sandboxes;
 	struct usage_list_query usage;
+	struct delete_query deletion;
 };
 #define PAGED(S) \
 	static_assert(offsetof(struct S, limit) == offsetof(struct page_query, limit) && \
 		      offsetof(struct S, cursor) == offsetof(struct page_query, cursor))
 PAGED(sandbox_query);
 PAGED(usage_list_query);
+PAGED(delete_query);
 
 static int api_list_fetch_page(struct api *a, enum op_id op, const void *which,
 			       struct field_list *rows, const char **cursor, struct cay_err *err)

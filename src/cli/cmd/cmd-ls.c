@@ -16,8 +16,8 @@ static const struct opt rows[] = {
 	  .arg = "STATE", .help = "Only sandboxes in this state, e.g. paused or failed" },
 	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
 	  .help = "Only this group" },
-	{ "label", 0, OPT_TEXT, AT(label), .arg = "KEY[=VALUE]",
-	  .help = "Only sandboxes with this label" },
+	{ "label", 0, OPT_TEXT, AT(label), .arg = "LABELS",
+	  .help = "Only sandboxes with these labels, as in team=blue,run" },
 };
 
 static const struct column columns[] = {

@@ -4,13 +4,16 @@
 
 struct rm_args {
 	bool all;
-	const char *group;
+	const char *group, *label;
 };
 
 static const struct opt rows[] = {
 	{ "all", 0, OPT_FLAG, offsetof(struct rm_args, all), .help = "All your sandboxes" },
 	{ "group", 0, OPT_TEXT, offsetof(struct rm_args, group), .operand = OPERAND_GROUP,
 	  .arg = "NAME", .help = "All sandboxes of this group" },
+	{ "label", 0, OPT_TEXT, offsetof(struct rm_args, label), .arg = "LABELS",
+	  .help = "All sandboxes with these labels, as in run=r1,team=blue; with --group, only "
+		  "those of the group" },
 };
 
 struct rm_sandbox_ids {
@@ -76,31 +79,49 @@ static int cmd_rm_failures_result(const struct rm_failures *f, struct api *a)
 	return f->first;
 }
 
-/* Remove all live sandboxes, or those of a group. */
-static int cmd_rm_remove_all_live(struct api *a, const char *group, struct jw *json,
-				  struct cay_err *err)
+/* Remove the sandboxes that an operation lists; the operation may end them already. */
+static int cmd_rm_remove_listed(struct api *a, enum op_id op, const void *which, struct jw *json,
+				struct cay_err *err)
 {
-	const struct sandbox_query which = { .state = "live", .group = group };
 	struct rm_failures failures = { .err = err };
 	struct rm_sandbox_ids ids = {};
-	int r = api_list_each(a, OP_SANDBOX_LIST, &which, cmd_rm_collect_id, &ids, err);
+	int r = api_list_each(a, op, which, cmd_rm_collect_id, &ids, err);
 
 	if (r == -ENOMEM)
 		r = cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < ids.n; i++) {
 		struct cay_err why = {};
 
-		cmd_rm_failures_add(&failures, a, cmd_rm_remove_sandbox(a, &ids.v[i], json, &why),
-				    &why);
+		r = cmd_rm_remove_sandbox(a, &ids.v[i], json, &why);
+		if (why.code != CAY_E_NOT_FOUND)
+			cmd_rm_failures_add(&failures, a, r, &why);
+		r = 0;
 	}
 	free(ids.v);
 	return r < 0 ? r : cmd_rm_failures_result(&failures, a);
 }
 
+/* Remove all live sandboxes, or those of a group. */
+static int cmd_rm_remove_all_live(struct api *a, const char *group, struct jw *json,
+				  struct cay_err *err)
+{
+	const struct sandbox_query which = { .state = "live", .group = group };
+
+	return cmd_rm_remove_listed(a, OP_SANDBOX_LIST, &which, json, err);
+}
+
+static int cmd_rm_remove_labelled(struct api *a, const struct rm_args *args, struct jw *json,
+				  struct cay_err *err)
+{
+	const struct delete_query which = { .group = args->group, .label = args->label };
+
+	return cmd_rm_remove_listed(a, OP_GROUP_DELETE, &which, json, err);
+}
+
 /* End the whole group at once, then wait for each sandbox and for those added meanwhile. */
 int sandbox_group_remove(struct api *a, const char *group, struct jw *json, struct cay_err *err)
 {
-	struct group_query query = { .group = group };
+	struct delete_query query = { .group = group };
 	struct rm_failures failures = { .err = err };
 	struct sandbox_list ending = {};
 	const struct sandbox_info *v;
@@ -148,10 +169,12 @@ static int cmd_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *
 	struct cay_err told = {};
 	int r;
 
-	if (a->all + !!a->group + (w->n_operands > 0) != 1)
+	if (a->all + (a->group || a->label) + (w->n_operands > 0) != 1)
 		return cay_fail(err, CAY_E_INVALID,
-				"rm: expected SANDBOX..., --all or --group NAME");
-	if (a->group)
+				"rm: expected SANDBOX..., --all, --group NAME or --label LABELS");
+	if (a->label)
+		r = cmd_rm_remove_labelled(&c->api, a, json, err);
+	else if (a->group)
 		r = sandbox_group_remove(&c->api, a->group, json, err);
 	else if (a->all)
 		r = cmd_rm_remove_all_live(&c->api, NULL, json, err);
@@ -164,7 +187,7 @@ static int cmd_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *
 }
 
 const struct cmd cmd_rm = {
-	CMD_USAGE("rm", "[--json] SANDBOX... | --all | --group NAME"),
+	CMD_USAGE("rm", "[--json] SANDBOX... | --all | --group NAME | --label LABELS"),
 	CMD_OPERANDS(0, SIZE_MAX, OPERAND_SANDBOX, OPERAND_SANDBOX),
 	CMD_OPTIONS(rm_args, OPTS(rows, 0)),
 	.help = "Remove sandboxes and their data",

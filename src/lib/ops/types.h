@@ -242,6 +242,13 @@ struct group_query {
 	const char *group;
 };
 
+/* Sandboxes to end: those of a group, those with labels, or those of a group with labels. */
+struct delete_query {
+	uint64_t limit;
+	const char *cursor, *group, *label;
+	bool has_limit;
+};
+
 struct sandbox_extend {
 	uint64_t ttl_ms;
 };

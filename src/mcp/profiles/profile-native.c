@@ -73,11 +73,29 @@ int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out,
 /* Without a sandbox there is nothing to call. */
 int native_delete_next_call(struct tool_run *run, struct cay_err *err)
 {
+	const char *label = tool_run_arg_text(run, "label");
+
+	if (label && tool_run_arg_text(run, "sandbox"))
+		return cay_fail_field(err, CAY_E_INVALID, "label", "give one of sandbox and label");
+	if (label && run->tool_state)
+		return TOOL_FINISHED;
+	if (label) {
+		run->tool_state = run; /* it is called once */
+		return tool_run_call(run, OP_GROUP_DELETE, err, "{s:s, s:s*}", "label", label,
+				     "group", run->group);
+	}
 	return run->sandbox[0] ? tool_run_default_call(run, err) : TOOL_FINISHED;
 }
 
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
+	if (tool_run_arg_text(run, "label"))
+		return tool_result_printf(
+			out, "deleted %zu sandboxes%s",
+			json_array_size(json_object_get(run->answer.json, "sandboxes")),
+			json_member_text(run->answer.json, "next_cursor").n
+				? "; more have these labels, call it again"
+				: "");
 	if (!run->sandbox[0])
 		return tool_result_printf(out, "this conversation has no sandbox to delete");
 	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import time
+import urllib.parse
 
 import pytest
 from cay import wait_for
-from test_control import nothing_is_left
+from test_control import nothing_is_left, refused
 from test_sweep import KILLAT
 from test_vandal import cgroup_files
 
@@ -88,3 +89,36 @@ def test_delete_is_quick(daemon, what):
     # a machine that stands still does so now and then, what is slow for what goes on inside is so each time
     assert took[-1 - ROUNDS // 10] < LIMIT_S and took[-1] < 10 * LIMIT_S, took
     nothing_is_left(daemon)
+
+
+def labelled(c, **query):
+    """Ids that DELETE by labels has ended, page by page."""
+    found, pages = [], 0
+    while True:
+        got = c.call("DELETE", "/v1/sandboxes?" + urllib.parse.urlencode(query))
+        found += [s["id"] for s in got["sandboxes"]]
+        assert all(s["end"]["reason"] == "killed" and s["end"]["blame"] == "caller" for s in got["sandboxes"])
+        pages += 1
+        if "next_cursor" not in got:
+            return found, pages
+        query["cursor"] = got["next_cursor"]
+
+
+def test_by_labels(own):
+    def make(**labels):
+        return own.create("tiny", labels=labels, group=labels.get("run", "none"), wait=False)
+    mine = [make(run="r1", task=str(i)) for i in range(5)]
+    rest = [make(run="r2", task="0"), make(task="0"), own.create("tiny")]
+    for bad in ("", "label=", "label=%3Dr1", "label=run%3Dr1,", "label=,", "group=&label=run", "label=run&limit=201"):
+        refused("invalid_argument", own.call, "DELETE", "/v1/sandboxes" + ("?" + bad if bad else ""))
+    assert labelled(own, label="run=r3") == ([], 1) and labelled(own, label="run=r1", group="r2") == ([], 1)
+    found, pages = labelled(own, label="run=r1,task", limit=2)
+    assert found == mine[::-1] and pages == 3
+    for box in mine:
+        wait_for("its end", lambda box=box: own.get(box)["state"] == "terminated", 30)
+    assert all(own.get(box)["state"] in ("pending", "running") for box in rest)
+    assert labelled(own, label="run=r1") == ([], 1)  # what has ended is not ended again
+    assert labelled(own, label="task=0") == (rest[1::-1], 1)
+    own.delete(rest[2])
+    nothing_is_left(own)
+

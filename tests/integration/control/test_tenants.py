@@ -217,7 +217,7 @@ def test_names_groups_and_keys_are_the_tenants_own(daemon, tenants):
     a, b = (asks(daemon, "write", t) for t in tenants)
 
     def made(who, key):
-        reply = who.open("POST", "/v1/sandboxes", {"image": "tiny", "name": "same", "group": "same"}, {"Idempotency-Key": key})
+        reply = who.open("POST", "/v1/sandboxes", {"image": "tiny", "name": "same", "group": "same", "labels": {"run": "same"}}, {"Idempotency-Key": key})
         assert reply.status == 201
         return json.loads(reply.read())
 
@@ -227,6 +227,9 @@ def test_names_groups_and_keys_are_the_tenants_own(daemon, tenants):
     for who, own, query in ((a, first, "group=same"), (b, second, "name=same"), (a, first, "group=same&limit=1")):
         page = who.call("GET", "/v1/sandboxes?state=live&" + query)
         assert [s["id"] for s in page["sandboxes"]] == [own["id"]]
+    assert [s["id"] for s in a.call("DELETE", "/v1/sandboxes?label=run%3Dsame")["sandboxes"]] == [first["id"]]
+    assert b.get(second["id"])["state"] == "running"
+    first = made(a, "another")
     assert [s["id"] for s in a.call("DELETE", "/v1/sandboxes?group=same")["sandboxes"]] == [first["id"]]
     assert b.get(second["id"])["state"] == "running"
     b.delete(second["id"])
