@@ -231,12 +231,12 @@ static void on_exec_output_complete(struct output *o)
 		;
 }
 
-static void exec_report_read(struct exec *exec);
+static void exec_report_read(struct exec *exec, bool is_dead);
 
 static void exec_set_exited(struct exec *exec, int status)
 {
 	if (exec->state == EXEC_PHASE_STARTING)
-		exec_report_read(exec); /* it is dead, so its report is complete */
+		exec_report_read(exec, true);
 	(void)uv_timer_stop(&exec->timer);
 	exec->pid = 0;
 	if (exec->state == EXEC_PHASE_FAILED) {
@@ -302,17 +302,20 @@ static void exec_notify_started(struct exec *exec, const struct cay_err *err)
 	exec->on_started = NULL;
 }
 
-/* End of file: the program was executed.  Anything else is the reason why not. */
-static void exec_report_read(struct exec *exec)
+/* End of file: the program was executed.  Anything else is the reason why not.  A process that
+ * was forked meanwhile has a copy of the pipe and can delay its end; of a dead one, an empty pipe
+ * is enough. */
+static void exec_report_read(struct exec *exec, bool is_dead)
 {
 	struct exec_child_report report;
 	struct cay_err err = {};
 	ssize_t n = read(exec->report_fd, &report, sizeof(report));
+	bool empty = n < 0 && errno == EAGAIN;
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (empty && !is_dead)
 		return;
 	exec_report_close(exec);
-	if (n == 0) {
+	if (n == 0 || empty) {
 		exec->state = EXEC_PHASE_RUNNING;
 		exec_notify_started(exec, NULL);
 		return;
@@ -330,7 +333,7 @@ static void exec_report_read(struct exec *exec)
 
 static void on_exec_report_ready(uv_poll_t *p, int, int)
 {
-	exec_report_read(p->data);
+	exec_report_read(p->data, false);
 }
 
 static int exec_fork_child(struct exec *exec, const struct exec_run *req,

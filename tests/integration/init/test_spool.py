@@ -386,3 +386,20 @@ def test_whoever_is_killed_ends_while_the_disk_stalls(own):
     os.kill(p, signal.SIGCONT)
     assert [len(c.output(i).read()) for i in idents] == sizes
     assert own.small()
+
+
+def test_the_end_of_a_command_is_final(born):
+    """A spooler that starts with a command has copies of its pipes, also after the command ended."""
+    c = born.client
+    ended(c, spooled(c, 1))
+    forget_all(born)
+    wait_for(lambda: not spoolers(born), 20, "the end of the spooler")
+    freeze = born.cgroup / "spool" / "cgroup.freeze"
+    freeze.write_text("1")  # the next one is born there
+    ident = c.detach("/bin/echo", "hi", output="spool")
+    wait_for(lambda: c.exec(ident).json()["state"] == "ended", 20, "the end of the command")
+    freeze.write_text("0")
+    ended(c, spooled(c, 4 * MIB))  # the spooler works
+    told = c.exec(ident).json()
+    assert told["state"] == "ended" and told["end"]["exit_code"] == 0, told
+    assert c.output(ident, follow="true").read() == b"hi\n"
