@@ -25,6 +25,7 @@
 #include "init/core/handlers.h"
 #include "init/exec/exec-child.h"
 #include "init/exec/meminfo.h"
+#include "init/exec/output-excerpt.h"
 #include "init/file/child-op.h"
 #include "init/shell/shell.h"
 
@@ -33,6 +34,8 @@
 #define FD_MEMINFO 5
 #define FD_MEMORY 6
 #define MAX_CONNS 256
+#define BODIES_MAX MIB(32)
+#define BODIES_MEMORY_SHARE 8 /* of the sandbox's memory */
 #define HEAD_TIMEOUT_MS 10000
 #define IDLE_TIMEOUT_MS 60000
 
@@ -169,6 +172,16 @@ static bool init_reclaim_output(struct ring_budget *b)
 	return exec_reclaim_output(in) || shell_reclaim_output(in);
 }
 
+/* A body has up to 2 MiB, and PID 1 must not use up a small sandbox's memory for them. */
+static size_t init_bodies_max(const struct memory *m)
+{
+	uint64_t limit;
+
+	if (memory_read_limit(m, &limit) < 0 || limit / BODIES_MEMORY_SHARE > BODIES_MAX)
+		return BODIES_MAX;
+	return (size_t)(limit / BODIES_MEMORY_SHARE);
+}
+
 static int init_start_loop(struct init *in)
 {
 	int r = uv_loop_init(&in->loop);
@@ -189,6 +202,7 @@ int main(int argc, char **argv)
 			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {
 		.max_conns = MAX_CONNS,
+		.reply_max = TELL_REPLY_MAX,
 		.head_timeout_ms = HEAD_TIMEOUT_MS,
 		.idle_timeout_ms = IDLE_TIMEOUT_MS,
 		.routes = init_routes,
@@ -208,6 +222,7 @@ int main(int argc, char **argv)
 	if (r < 0)
 		return init_report_fatal("inherited descriptors", r);
 	in.memory = memory_from_cgroup(in.cgroup, in.cgroup < 0 ? -EBADF : init_check_memory_fd());
+	conf.bodies_max = init_bodies_max(&in.memory);
 	in.meminfo.fd = in.cgroup < 0 ? -EBADF : init_check_meminfo_fd();
 	/* an io_uring per sandbox costs more than the epoll_ctl calls it saves */
 	if (setenv("UV_USE_IO_URING", "0", 1) < 0)

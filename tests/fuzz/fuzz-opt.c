@@ -16,6 +16,7 @@ static void read_with(const struct cmd *cmd, const char *const *words, size_t n)
 	const char *near;
 
 	CHECK(args);
+	CHECK(opt_count_own_words(cmd->options ? cmd->options : none, words, n, cmd->max) <= n);
 	if (opt_parse_words(cmd->options ? cmd->options : none, words, n, &arena, args, &w, &near,
 			    &err) < 0) {
 		CHECK(err.code != CAY_OK && err.msg[0]);

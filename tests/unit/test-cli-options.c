@@ -118,6 +118,44 @@ static void words_become_options(void **)
 	}
 }
 
+static void a_command_begins_after_the_operands(void **)
+{
+	static const struct {
+		const char *words[8];
+		size_t operands, own;
+	} lines[] = {
+		{ {}, 1, 0 },
+		{ { "box" }, 1, 1 },
+		{ { "box", "ls", "-l" }, 1, 1 },
+		{ { "box", "--", "ls" }, 1, 1 },
+		{ { "--", "ls" }, 1, 0 },
+		{ { "box", "-f", "ls", "-f" }, 1, 2 },
+		{ { "-t", "x", "box", "ls" }, 1, 3 },
+		{ { "-tx", "box", "ls" }, 1, 2 },
+		{ { "-fot", "x", "box", "ls" }, 1, 3 },
+		{ { "--text", "x", "box", "ls" }, 1, 3 },
+		{ { "--text=x", "box", "ls" }, 1, 2 },
+		{ { "box", "--text", "x", "ls", "--text" }, 1, 3 },
+		{ { "--flag", "box", "ls" }, 1, 2 },
+		{ { "--nope", "box", "ls" }, 1, 2 },
+		{ { "-", "ls" }, 1, 1 },
+		{ { "box", "-t", "--", "ls" }, 1, 2 },
+		{ { "box", "-t" }, 1, 2 },
+		{ { "box", "web", "run", "it" }, 2, 2 },
+		{ { "box", "-", "x" }, 1, 1 },
+		{ { "ls" }, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		size_t n = 0;
+
+		while (n < 8 && lines[i].words[n])
+			n++;
+		row_check(i, opt_count_own_words(groups, lines[i].words, n, lines[i].operands) ==
+				     lines[i].own);
+	}
+}
+
 static void pairs_keep_what_is_behind_the_first_sign(void **)
 {
 	auto_arena arena = ARENA_INIT(KIB(64));
@@ -182,6 +220,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_become_options),
+		cmocka_unit_test(a_command_begins_after_the_operands),
 		cmocka_unit_test(pairs_keep_what_is_behind_the_first_sign),
 		cmocka_unit_test(pairs_are_bounded),
 		cmocka_unit_test(distance_counts_letters),

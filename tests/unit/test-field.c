@@ -51,7 +51,7 @@ static void what_is_left_out_has_its_default(void **)
 			 0);
 	assert_null(c.name);
 	assert_true(c.wait);
-	assert_int_equal(c.limits.pids, 256);
+	assert_int_equal(c.limits.pids, 1024);
 	assert_int_equal(decode(&exec_run_table, "{\"shell\":\"x\"}", &arena, &e, NULL), 0);
 	assert_false(e.has_argv);
 	assert_int_equal(decode(&exec_run_table, "{\"argv\":[\"a\",\"\"]}", &arena, &e, NULL), 0);
@@ -71,7 +71,7 @@ static void an_absent_object_has_defaults_inside(void **)
 			 0);
 	assert_int_equal(c.limits.memory_bytes, 536870912);
 	assert_int_equal(c.limits.cpu_milli, 1000);
-	assert_int_equal(c.limits.pids, 256);
+	assert_int_equal(c.limits.pids, 1024);
 }
 
 /* What one was not given, it has from the other; what it was given, it keeps. */
@@ -89,13 +89,13 @@ static void given_members_come_over_others(void **)
 				&arena, &base, NULL),
 			 0);
 	assert_int_equal(decode(&sandbox_create_table,
-				"{\"env\":{\"B\":\"3\"},\"limits\":{\"pids\":256},"
+				"{\"env\":{\"B\":\"3\"},\"limits\":{\"pids\":1024},"
 				"\"idle_ms\":7000}",
 				&arena, &over, NULL),
 			 0);
 	assert_int_equal(field_merge(&sandbox_create_table, &base, &over, &arena), 0);
 	assert_string_equal(over.image, "i");
-	assert_int_equal(over.limits.pids, 256); /* said, though it is the preset */
+	assert_int_equal(over.limits.pids, 1024); /* said, though it is the preset */
 	assert_int_equal(over.limits.memory_bytes, 64 << 20);
 	assert_int_equal(over.limits.cpu_milli, 1000);
 	assert_int_equal(over.runtime, RUNTIME_RUNC);
@@ -455,10 +455,10 @@ static void write_value(const struct field *f, uint64_t n, struct buf *b)
 /* The row alone, so that only its own limit can refuse. */
 static int decode_row(const struct field *f, const char *json)
 {
-	const struct json_limits wide = { .bytes = MIB(4), .depth = 8, .values = 100000 };
+	const struct json_limits wide = { .bytes = MIB(8), .depth = 8, .values = 100000 };
 	struct field alone = *f;
 	const struct field_table t = { "T", "T", sizeof(max_align_t[8]), &alone, 1 };
-	auto_arena arena = ARENA_INIT(MIB(4));
+	auto_arena arena = ARENA_INIT(MIB(8));
 	auto_json j = NULL;
 	max_align_t room[8] = {};
 	int r;
@@ -475,8 +475,8 @@ static void every_length_has_its_edges(void **)
 	for (size_t i = 0; field_tables[i]; i++)
 		for (size_t k = 0; k < field_tables[i]->n; k++) {
 			const struct field *f = &field_tables[i]->rows[k];
-			auto_buf most = BUF_INIT(MIB(4)), more = BUF_INIT(MIB(4));
-			auto_buf less = BUF_INIT(MIB(4));
+			auto_buf most = BUF_INIT(MIB(8)), more = BUF_INIT(MIB(8));
+			auto_buf less = BUF_INIT(MIB(8));
 
 			if (f->type != FIELD_TEXT && f->type != FIELD_TEXTS && f->type != FIELD_MAP)
 				continue;

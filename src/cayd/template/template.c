@@ -229,6 +229,10 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 	if (quota_bound_create(c, &rq->actor.tenant, ret, err) < 0)
 		return -EINVAL;
 	ret->limits.given = 0; /* all of them are set from now on */
+	if (!ret->has_ttl) {
+		ret->has_ttl = true;
+		ret->ttl_ms = c->settings.default_ttl_ms;
+	}
 	return 0;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "cli/core/command.h"
+#include "cli/print/print.h"
 #include "cli/print/pull-progress.h"
 #include "ops/package.h"
 
@@ -233,6 +235,18 @@ int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 	return r < 0 ? r : pull_progress_call(&c->api, &call, request.image, ret, err);
 }
 
+/* For a person only: a program that wants it reads expires_at. */
+static void cmd_create_note_expiry(const struct sandbox_info *made)
+{
+	char left[PRINT_AGE_MAX];
+
+	if (!made->has_expires || !isatty(STDERR_FILENO))
+		return;
+	/* what is left of the first second counts */
+	print_age_format(made->expires_ns + NS_PER_S, clk_wall_ns(&clk_system), left);
+	print_note("it expires in %s; 'cay extend' prolongs it", left);
+}
+
 static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	const struct create_args *a = c->args;
@@ -251,7 +265,11 @@ static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_e
 		return cay_fail(err, CAY_E_INVALID,
 				"create: --on-exit needs '--' followed by a command");
 	r = create_request_send(c, &make, &made, err);
-	return r < 0 ? r : reply_print(c, OP_SANDBOX_CREATE, &made, "id", err);
+	if (r >= 0)
+		r = reply_print(c, OP_SANDBOX_CREATE, &made, "id", err);
+	if (r >= 0)
+		cmd_create_note_expiry(&made);
+	return r;
 }
 
 const struct cmd cmd_create = {

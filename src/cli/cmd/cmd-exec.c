@@ -89,13 +89,15 @@ static int cmd_exec_run(struct cli *c, const struct opt_words *w, struct cay_err
 }
 
 const struct cmd cmd_exec = {
-	CMD_USAGE("exec", "[OPTION...] SANDBOX -- COMMAND..."),
+	CMD_USAGE("exec", "[OPTION...] SANDBOX [--] COMMAND..."),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(cmd_exec_args, OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
 		    OPTS(rows, 0)),
 	.help = "Run a command in a sandbox",
-	.more = "Output is passed on as it arrives, and the exit status of the command is the exit "
+	.more = "COMMAND begins with the first word after SANDBOX that is no option; the words "
+		"after it are its own. Output is passed on as it arrives, and the exit status of "
+		"the command is the exit "
 		"status of cay. Standard input is forwarded unless it is a terminal. Ctrl-C sends "
 		"SIGINT to the command; a second Ctrl-C within a second quits and leaves it "
 		"running. With -it the command gets a terminal, connected to this one: see shell.",

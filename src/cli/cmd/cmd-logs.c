@@ -64,7 +64,7 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 		return r;
 	v = all.execs.v;
 	if (!all.execs.n) {
-		api_hint_set(&c->api, "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' "
+		api_hint_set(&c->api, "'cay exec SANDBOX COMMAND' runs one; 'cay service logs' "
 				      "shows the output of services");
 		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in the sandbox yet");
 	}

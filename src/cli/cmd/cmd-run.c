@@ -51,7 +51,11 @@ static int cmd_run_run(struct cli *c, const struct opt_words *w, struct cay_err 
 	struct sandbox_create_args make = a->make;
 	struct sandbox_info made = {};
 	char hint[API_HINT_MAX];
-	int r = create_request_set_image(&make.create, w, err);
+	int r;
+
+	if (make.create.template && w->n_operands)
+		api_hint_set(&c->api, "with --template put '--' before the command");
+	r = create_request_set_image(&make.create, w, err);
 
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
@@ -75,7 +79,7 @@ static int cmd_run_run(struct cli *c, const struct opt_words *w, struct cay_err 
 }
 
 const struct cmd cmd_run = {
-	CMD_USAGE("run", "[OPTION...] [IMAGE] -- COMMAND..."),
+	CMD_USAGE("run", "[OPTION...] [IMAGE] [--] COMMAND..."),
 	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(run_args, OPTS(opts_create, offsetof(struct run_args, make)),
@@ -83,7 +87,8 @@ const struct cmd cmd_run = {
 	.init_args = create_request_init,
 	.no_json = true,
 	.help = "Create a sandbox, run a command in it, remove it",
-	.more = "The same as create, exec and rm. The sandbox is removed however the command ends, "
+	.more = "The same as create, exec and rm. With --template, which needs no IMAGE, put -- "
+		"before COMMAND. The sandbox is removed however the command ends, "
 		"also after Ctrl-C.",
 	.run = cmd_run_run,
 };

@@ -87,7 +87,7 @@ static int cmd_service_add_prepare(struct cli *, void *args, const struct opt_wo
 }
 
 const struct cmd cmd_service_add = {
-	CMD_USAGE("service add", "[OPTION...] SANDBOX NAME -- COMMAND..."),
+	CMD_USAGE("service add", "[OPTION...] SANDBOX NAME [--] COMMAND..."),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(service_add_args, OPTS(add_rows, 0)),

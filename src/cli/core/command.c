@@ -149,8 +149,7 @@ static int cmd_check_words(const struct cmd *cmd, const struct opt_words *w, str
 	if (w->n_operands < cmd->min)
 		return cay_fail(err, CAY_E_INVALID, "%s: missing argument", cmd->name);
 	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
-		return cay_fail(err, CAY_E_INVALID, "%s: expected '--' followed by a command",
-				cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: missing command", cmd->name);
 	if (cmd->rest == REST_NONE && w->rest && w->n_rest)
 		return cay_fail(err, CAY_E_INVALID, "%s: unexpected arguments after '--'",
 				cmd->name);
@@ -273,14 +272,12 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 	const struct global_options *said;
 	const char *near = NULL;
 	struct opt_words w;
-	size_t n_groups = 0;
+	size_t n_groups = 0, own = n;
 	int r;
 
 	if (!args)
 		return cay_no_memory(err);
 	said = (const void *)(args + base);
-	if (cmd_words_have_help(words, n))
-		return cmd_print_help(c, cmd, err);
 	if (cmd->defaults)
 		memcpy(args, cmd->defaults, cmd->size);
 	if (cmd->init_args)
@@ -292,7 +289,15 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 	if (!cmd->no_json)
 		groups[n_groups++] = (struct opt_group)OPTS(opts_json, base);
 	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
-	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
+	if (cmd->rest == REST_COMMAND)
+		own = opt_count_own_words(groups, words, n, cmd->max);
+	if (cmd_words_have_help(words, own))
+		return cmd_print_help(c, cmd, err);
+	r = opt_parse_words(groups, words, own, &c->arena, args, &w, &near, err);
+	if (r >= 0 && own < n) {
+		w.rest = words + own + str_eq(words[own], "--");
+		w.n_rest = (size_t)(words + n - w.rest);
+	}
 	if (r >= 0)
 		r = cmd_check_words(cmd, &w, err);
 	if (r < 0) {

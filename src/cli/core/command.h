@@ -34,7 +34,9 @@ struct cli {
 	const void *args;   /* the options of the command, in the struct of its row */
 };
 
-enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* words after "--" */
+/* The words after "--".  A command follows the last operand and begins with the first word that is
+ * no option, also without "--". */
+enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND };
 
 #define CMD_OPERANDS_MAX 2
 

@@ -306,6 +306,43 @@ int opt_parse_words(const struct opt_group *groups, const char *const *words, si
 	return 0;
 }
 
+/* Whether the next word is the value of the last option in this one. */
+static bool opt_reader_wants_next(const struct opt_reader *r, const char *word)
+{
+	const struct opt *o = NULL;
+	size_t base;
+
+	if (word[1] == '-') {
+		struct slice value = slice_of(word + 2), name = slice_cut(&value, '=');
+
+		o = opt_reader_find(r, name, 0, &base);
+		return o && o->type != OPT_FLAG && !value.p;
+	}
+	for (const char *c = word + 1; *c; c++) {
+		o = opt_reader_find(r, SLICE(""), *c, &base);
+		if (!o || o->type != OPT_FLAG)
+			return o && !c[1];
+	}
+	return false;
+}
+
+size_t opt_count_own_words(const struct opt_group *groups, const char *const *words, size_t n,
+			   size_t operands)
+{
+	const struct opt_reader r = { .groups = groups };
+	size_t seen = 0, i = 0;
+
+	for (; i < n && !str_eq(words[i], "--"); i++) {
+		if (words[i][0] == '-' && words[i][1]) {
+			if (i + 1 < n && !str_eq(words[i + 1], "--"))
+				i += opt_reader_wants_next(&r, words[i]);
+		} else if (seen++ == operands) {
+			break;
+		}
+	}
+	return i;
+}
+
 int opt_format_spelling(const struct opt *o, struct buf *ret)
 {
 	int r = o->letter ? buf_printf(ret, "-%c, --%s", o->letter, o->name)

@@ -82,6 +82,10 @@ struct opt_words {
 [[nodiscard]] int opt_parse_words(const struct opt_group *groups, const char *const *words,
 				  size_t n, struct arena *arena, void *args, struct opt_words *ret,
 				  const char **ret_near, struct cay_err *err);
+/* How many words come before the command that follows so many operands: it begins with the first
+ * word after them that is no option, or after "--", which is not counted. */
+size_t opt_count_own_words(const struct opt_group *groups, const char *const *words, size_t n,
+			   size_t operands);
 /* "-u, --user USER" */
 [[nodiscard]] int opt_format_spelling(const struct opt *o, struct buf *ret);
 /* The edit distance of two words. */

@@ -78,6 +78,7 @@ struct child_ops {
 struct shells {
 	struct shell *first; /* oldest first; includes deleted ones that a client reads */
 	unsigned n;
+	size_t run_texts; /* bytes of the runs that have not ended */
 };
 
 struct init {

@@ -85,9 +85,14 @@ uint64_t memory_cache_bytes(const struct memory *m)
 				     m->v1 ? "total_inactive_file" : "inactive_file");
 }
 
+int memory_read_limit(const struct memory *m, uint64_t *ret)
+{
+	return memory_read_number(m, LIMIT, ret);
+}
+
 int memory_read_usage(const struct memory *m, struct memory_usage *ret)
 {
-	int r = memory_read_number(m, LIMIT, &ret->limit);
+	int r = memory_read_limit(m, &ret->limit);
 
 	if (r >= 0)
 		r = memory_read_number(m, USED, &ret->used);

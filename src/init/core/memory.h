@@ -37,6 +37,8 @@ bool memory_reached_own_limit(const struct memory *m, const struct memory_kills 
 			      const struct memory_kills *now);
 /* File pages, which the kernel can reclaim; 0 when unknown. */
 uint64_t memory_cache_bytes(const struct memory *m);
+/* Without a limit: UINT64_MAX, or another huge number. */
+[[nodiscard]] int memory_read_limit(const struct memory *m, uint64_t *ret);
 [[nodiscard]] int memory_read_usage(const struct memory *m, struct memory_usage *ret);
 
 /* The last pid this pid namespace gave to a process or thread; 0 when unknown. */

@@ -18,6 +18,7 @@
 #include "base/path.h"
 #include "init/core/init-cgroup.h"
 #include "init/core/users.h"
+#include "init/exec/script-args.h"
 
 #define ENV_MAX 1024
 #define ENV_BYTES MIB(2)
@@ -376,6 +377,8 @@ void exec_child_run(const struct exec_child_plan *given)
 		(void)close(plan->report_fd);
 		_exit(plan->child_main(plan->arg));
 	}
+	plan->argv = script_args_split(plan->argv);
+	exec_child_require(plan, plan->argv ? 0 : -ENOMEM, "arguments");
 	(void)execvp(plan->argv[0], (char *const *)(uintptr_t)plan->argv);
 	(void)cay_fail_field(&err, CAY_E_INVALID, "argv", "cannot execute '%s': %s", plan->argv[0],
 			     strerror(errno));

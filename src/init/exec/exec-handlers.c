@@ -10,7 +10,7 @@
 #include "init/exec/pty.h"
 #include "init/exec/stdin-upload.h"
 
-#define REQUEST_TEXT_MAX MIB(4) /* a body of a mebibyte, written as JSON again */
+#define REQUEST_TEXT_MAX (6 * MIB(2) + KIB(4)) /* a body, written as JSON again */
 
 /* NULL: replied not_found. */
 static struct exec *exec_from_request(struct init *in, struct request *rq)
@@ -73,15 +73,21 @@ static int exec_find_or_start(struct init *in, struct request *rq, struct exec *
 void op_exec_run(struct request *rq, void *arg)
 {
 	const struct exec_run *req = rq->body;
-	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
+	size_t most = output_excerpt_max(arg);
+	struct run_query part = { req->has_max_output && req->max_output_bytes < most
+					  ? req->max_output_bytes
+					  : most,
 				  req->has_keep ? req->keep : KEEP_TAIL };
+	bool detach = req->detach;
 	struct cay_err err = {};
 	struct exec *exec;
 
-	if (exec_find_or_start(arg, rq, &exec, &err) < 0)
+	if (exec_find_or_start(arg, rq, &exec, &err) < 0) {
 		request_fail(rq, &err);
-	else
-		output_stream_reply_run(exec, rq, req->detach ? NULL : &part);
+		return;
+	}
+	request_free_body(rq);
+	output_stream_reply_run(exec, rq, detach ? NULL : &part);
 }
 
 void op_exec_list(struct request *rq, void *arg)

@@ -10,7 +10,10 @@
 #include "init/exec/exec-child.h"
 #include "init/exec/meminfo.h"
 #include "init/exec/pty.h"
+#include "init/exec/script-args.h"
 #include "init/exec/spool.h"
+
+#define PIPE_PRESET KIB(64) /* capacity of a new pipe */
 
 static void exec_list_append(struct exec *exec)
 {
@@ -384,6 +387,8 @@ static int exec_check_request(const struct init *in, const struct exec_run *req,
 				      "exactly one of argv and shell is required");
 	if (req->has_argv && !req->argv.v[0][0])
 		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program's name is empty");
+	if (req->has_argv && script_args_check(req->argv.v, req->argv.n, err) < 0)
+		return -E2BIG;
 	if (in->n_live_execs >= EXECS_LIVE_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "%d commands are running already",
 				EXECS_LIVE_MAX);
@@ -465,15 +470,22 @@ static void exec_undo_prepare(struct exec *exec)
 		free(exec);
 }
 
-/* At most half of a pipe's capacity, unless the sandbox has so many pipes that the kernel
- * makes new ones small. */
+/* The pipe becomes as large as the text, up to the 1 MiB that fs.pipe-max-size allows, unless
+ * the sandbox has so many pipes that the kernel makes them small. */
 static int exec_write_stdin_text(struct exec *exec, const char *text, struct cay_err *err)
 {
-	int r = text ? fd_write_all(exec->in.fd, text, strlen(text)) : 0;
+	size_t n = text ? strlen(text) : 0;
+	int r;
 
+	if (n > PIPE_PRESET)
+		(void)fcntl(exec->in.fd, F_SETPIPE_SZ, (int)n);
+	r = n ? fd_write_all(exec->in.fd, text, n) : 0;
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_LIMIT, -r, "stdin does not fit in the pipe");
-	exec->in.written = text ? strlen(text) : 0;
+		return cay_fail_field(err, CAY_E_LIMIT, "stdin",
+				      "stdin of %zu bytes does not fit in a pipe of this sandbox; "
+				      "set stdin_open and send it with exec.stdin",
+				      n);
+	exec->in.written = n;
 	return 0;
 }
 

@@ -4,6 +4,30 @@
 #include "base/str.h"
 #include "text/base64.h"
 
+#define MEMORY_SHARE 64 /* of the sandbox's memory, for one output in a reply */
+
+size_t output_excerpt_max(const struct init *in)
+{
+	uint64_t limit;
+	size_t max = TELL_MAX;
+
+	if (memory_read_limit(&in->memory, &limit) < 0)
+		return max;
+	while (max > RING_MAX && max > limit / MEMORY_SHARE)
+		max /= 2;
+	return max;
+}
+
+void output_keep_excerpt(struct output *o, const struct run_query *q)
+{
+	size_t max = RING_MAX;
+
+	while (max < q->max_output_bytes && max < TELL_MAX)
+		max *= 2;
+	if (o->ring.max < max)
+		o->ring.max = max;
+}
+
 void output_excerpt_fini(struct output_excerpt *t)
 {
 	buf_fini(&t->raw);

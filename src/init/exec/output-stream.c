@@ -404,6 +404,8 @@ void output_stream_reply_run(struct exec *exec, struct request *rq, const struct
 		s->output_query = *part;
 		s->head_max = output_excerpt_head_max(part);
 		s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
+		for (size_t i = 0; s->form == STREAM_WAIT && i < ARRAY_SIZE(exec->out); i++)
+			output_keep_excerpt(&exec->out[i], part);
 	}
 	s->detached = !part;
 	if (exec->state != EXEC_PHASE_STARTING) { /* the request is repeated */

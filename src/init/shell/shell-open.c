@@ -33,7 +33,7 @@ void shell_close_script(struct shell *s)
 	if (s->script_open)
 		uv_close((uv_handle_t *)&s->script_poll, on_shell_handle_closed);
 	s->script_open = s->script_writing = false;
-	buf_fini(&s->script_pending);
+	buf_fini(&s->script);
 	if (s->script_fd >= 0)
 		(void)close(cay_take_fd(&s->script_fd));
 }
@@ -49,7 +49,7 @@ void shell_close_report(struct shell *s)
 
 void shell_run_free(struct run *r)
 {
-	free(r->text);
+	shell_run_free_text(r);
 	free(r->cwd);
 	free(r);
 }
@@ -330,7 +330,7 @@ void op_shell_create(struct request *rq, void *arg)
 	s->init = in;
 	s->script_fd = s->report_fd = s->output_write_fds[0] = s->output_write_fds[1] = -EBADF;
 	s->out[0].fd = s->out[1].fd = -EBADF;
-	s->script_pending = BUF_INIT(SCRIPT_MAX);
+	s->script = BUF_INIT(SCRIPT_MAX);
 	s->created_ns = clk_wall_ns(in->clk);
 	(void)uv_timer_init(&in->loop, &s->timer);
 	s->timer.data = s;

@@ -23,7 +23,7 @@
 #define SCRIPT_FD 9
 #define SCRIPT_GUARD_FD 8
 #define SCRIPT_STOP_SIGNAL 47 /* a number: C libraries differ in SIGRTMIN */
-#define SCRIPT_TEXT_MAX KIB(32)
+#define SCRIPT_TEXT_MAX MIB(1)
 #define SCRIPT_MAX (6 * SCRIPT_TEXT_MAX) /* of the text any of these appends */
 
 /* Whether text certainly consists of whole commands, under any shell option. */

@@ -9,13 +9,14 @@
 
 #include "init/core/memory.h"
 #include "init/core/signals.h"
+#include "init/exec/output-excerpt.h"
 #include "text/hex.h"
 
 #define SETTLE_MS 2000  /* for output that was written when the run finished */
 #define RESTORE_MS 5000 /* for the state a stopped run may have changed */
 
 static void shell_start_next_run(struct shell *s);
-static void shell_write_script_pending(struct shell *s);
+static void shell_write_script_page(struct shell *s);
 
 static uint64_t output_written_offset(const struct output *o)
 {
@@ -48,6 +49,14 @@ static void shell_forget_old_runs(struct shell *s)
 	}
 }
 
+void shell_run_free_text(struct run *r)
+{
+	if (!r->text)
+		return;
+	r->shell->init->shells.run_texts -= strlen(r->text);
+	free(cay_take(r->text));
+}
+
 static void shell_run_finish(struct run *r)
 {
 	struct request *rq = cay_take(r->rq);
@@ -56,7 +65,7 @@ static void shell_run_finish(struct run *r)
 	r->state = RUN_ENDED;
 	r->ended_ns = clk_wall_ns(s->init->clk);
 	r->range.finished = true;
-	free(cay_take(r->text));
+	shell_run_free_text(r);
 	s->n_ended++;
 	if (rq) {
 		rq->events = NULL;
@@ -200,6 +209,14 @@ static void shell_kill_flooded(struct shell *s)
 		exec_kill(s->exec);
 }
 
+/* A long one is freed: a shell may wait for its next run for hours. */
+static void shell_clear_script(struct shell *s)
+{
+	buf_fini(&s->script);
+	s->script = BUF_INIT(SCRIPT_MAX);
+	s->script_written = 0;
+}
+
 void shell_write_script(struct shell *s, enum shell_phase phase, bool eval)
 {
 	char nonce[SCRIPT_NONCE + 1];
@@ -210,19 +227,19 @@ void shell_write_script(struct shell *s, enum shell_phase phase, bool eval)
 	hex_encode(chance, sizeof(chance), nonce);
 	s->phase = phase;
 	shell_report_expect(&s->report, nonce);
-	buf_clear(&s->script_pending);
+	shell_clear_script(s);
 	if (r >= 0 && phase == SHELL_PHASE_START)
-		r = script_append_start(&s->script_pending, nonce, s->cwd);
+		r = script_append_start(&s->script, nonce, s->cwd);
 	else if (r >= 0 && phase == SHELL_PHASE_CHECK)
-		r = script_append_check(&s->script_pending, nonce, text);
+		r = script_append_check(&s->script, nonce, text);
 	else if (r >= 0 && phase == SHELL_PHASE_RUN)
-		r = script_append_run(&s->script_pending, nonce, text, eval);
+		r = script_append_run(&s->script, nonce, text, eval);
 	else if (r >= 0)
-		r = script_append_restore(&s->script_pending, nonce);
+		r = script_append_restore(&s->script, nonce);
 	if (r < 0)
 		shell_end_script(s, "no memory for its script");
 	else
-		shell_write_script_pending(s);
+		shell_write_script_page(s);
 }
 
 static void shell_handle_report(struct shell *s)
@@ -301,7 +318,7 @@ static void shell_check_script_drained(struct shell *s)
 		if (memcmp(was, s->report.nonce, sizeof(was)) != 0)
 			return;
 	}
-	if (s->script_writing && !s->script_pending.len && was[0])
+	if (s->script_writing && !s->script.len && was[0])
 		shell_end_script(s, "it waits for input without having reported the run");
 }
 
@@ -311,25 +328,28 @@ static void on_shell_script_writable(uv_poll_t *p, int status, int)
 
 	(void)uv_poll_stop(p);
 	s->script_writing = s->script_writing && status >= 0;
-	if (s->script_writing && !s->script_pending.len)
+	if (s->script_writing && !s->script.len)
 		shell_check_script_drained(s);
-	if (s->script_pending.len && s->script_fd >= 0)
-		shell_write_script_pending(s);
+	if (s->script.len && s->script_fd >= 0)
+		shell_write_script_page(s);
 }
 
 /* Written when the one slot of the pipe is free: then it polls as writable. */
-static void shell_write_script_pending(struct shell *s)
+static void shell_write_script_page(struct shell *s)
 {
-	size_t n = s->script_pending.len < SCRIPT_PAGE ? s->script_pending.len : SCRIPT_PAGE;
-	ssize_t put = s->script_fd < 0 ? -1 : write(s->script_fd, s->script_pending.data, n);
+	size_t left = s->script.len - s->script_written;
+	size_t n = left < SCRIPT_PAGE ? left : SCRIPT_PAGE;
+	ssize_t put =
+		s->script_fd < 0 ? -1 : write(s->script_fd, s->script.data + s->script_written, n);
 
 	if (put < 0 && (s->script_fd < 0 || (errno != EAGAIN && errno != EINTR))) {
 		/* bash was replaced by exec, or ends: on_shell_exit() follows */
 		shell_close_script(s);
 		return;
 	}
-	if (put > 0)
-		buf_consume(&s->script_pending, (size_t)put);
+	s->script_written += put > 0 ? (size_t)put : 0;
+	if (s->script_written == s->script.len)
+		shell_clear_script(s);
 	s->script_writing = true;
 	(void)uv_poll_start(&s->script_poll, UV_WRITABLE, on_shell_script_writable);
 }
@@ -428,7 +448,6 @@ static void on_shell_run_waiter_gone(struct request *rq)
 
 static void shell_queue_append_run(struct shell *s, struct run *r)
 {
-	r->shell = s;
 	r->number = ++s->last_number;
 	r->range.end = &r->end;
 	r->range.on_client_left = on_shell_run_client_left;
@@ -438,10 +457,32 @@ static void shell_queue_append_run(struct shell *s, struct run *r)
 	s->n_queued++;
 }
 
+static struct run *shell_run_new(struct shell *s, const struct shell_run *q)
+{
+	size_t most = output_excerpt_max(s->init);
+	struct run *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->shell = s;
+	r->text = strdup(q->command);
+	if (!r->text) {
+		free(r);
+		return NULL;
+	}
+	s->init->shells.run_texts += strlen(r->text);
+	r->timeout_ms = q->timeout_ms;
+	r->output_query =
+		(struct run_query){ q->max_output_bytes < most ? q->max_output_bytes : most,
+				    q->keep };
+	return r;
+}
+
 void shell_run_submit(struct shell *s, struct request *rq, const struct shell_run *q,
 		      enum output_stream_form form)
 {
 	static const struct request_events events = { .gone = on_shell_run_waiter_gone };
+	bool detach = q->detach;
 	struct run *r;
 	struct run_info reply;
 	char number[24];
@@ -451,33 +492,32 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 		request_refuse(rq, CAY_E_STATE, "the shell has ended");
 		return;
 	}
-	if (s->n_queued >= RUNS_QUEUED) {
+	if (s->n_queued >= RUNS_QUEUED ||
+	    s->init->shells.run_texts + strlen(q->command) > RUN_TEXTS_MAX) {
 		request_refuse(rq, CAY_E_LIMIT, "too many runs are queued for this shell");
 		return;
 	}
-	r = calloc(1, sizeof(*r));
-	if (r)
-		r->text = strdup(q->command);
-	if (!r || !r->text) {
-		free(r);
+	r = shell_run_new(s, q);
+	if (!r) {
 		request_no_memory(rq);
 		return;
 	}
-	r->timeout_ms = q->timeout_ms;
-	r->output_query = (struct run_query){ q->max_output_bytes, q->keep };
+	request_free_body(rq);
+	for (size_t i = 0; i < ARRAY_SIZE(s->out); i++)
+		output_keep_excerpt(&s->out[i], &r->output_query);
 	r->form = form;
 	r->stop_with_client = http_prefers(rq->head, HTTP_END_WITH_CALLER);
 	shell_queue_append_run(s, r);
 	n = snprintf(number, sizeof(number), "%llu", (unsigned long long)r->number);
 	assert(n > 0 && (size_t)n < sizeof(number));
 	(void)request_add_reply_header(rq, "Cay-Run", number);
-	if (!q->detach) {
+	if (!detach) {
 		r->rq = rq;
 		rq->data = r;
 		rq->events = &events;
 	}
 	shell_start_next_run(s);
-	if (!q->detach)
+	if (!detach)
 		return;
 	shell_run_describe(r, &reply);
 	request_reply_json(rq, &run_info_table, &reply);

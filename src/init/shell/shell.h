@@ -16,7 +16,8 @@
  * outputs, and belong to no run or to the next.
  *
  * Bounded: SHELLS_MAX shells including ended ones (the oldest of those makes room), RUNS_QUEUED
- * queued and RUNS_KEPT ended runs of each; the oldest ended run is forgotten first.
+ * queued and RUNS_KEPT ended runs of each; the oldest ended run is forgotten first.  The texts of
+ * runs that have not ended: RUN_TEXTS_MAX.
  */
 #include "init/exec/exec.h"
 #include "init/exec/output-stream.h"
@@ -25,6 +26,7 @@
 #define SHELLS_MAX 32
 #define RUNS_QUEUED 64
 #define RUNS_KEPT 128
+#define RUN_TEXTS_MAX MIB(16) /* of all runs that are queued or running */
 
 enum shell_phase {
 	SHELL_PHASE_NONE,
@@ -72,7 +74,8 @@ struct shell {
 	bool script_open, report_open, script_writing;
 	uv_timer_t timer; /* the run's timeout, and the steps of stopping it */
 	unsigned handles;
-	struct buf script_pending; /* not written yet */
+	struct buf script; /* of this phase, until all of it is written */
+	size_t script_written;
 	struct shell_report report;
 	struct output out[2];
 	struct output_reader watchers[2];
@@ -115,6 +118,7 @@ void on_shell_report_readable(uv_poll_t *p, int status, int events);
 void on_shell_output_watch(struct output_reader *w);
 void shell_close_script(struct shell *s);
 void shell_close_report(struct shell *s);
+void shell_run_free_text(struct run *r);
 void shell_run_free(struct run *r);
 
 /* shell-stop.c: stop the run in steps, and keep the shell if possible. */

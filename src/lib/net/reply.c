@@ -40,7 +40,7 @@ static void reply_send_now(struct server_conn *c, const uv_buf_t *v, unsigned n)
 	if (k && conn_write(c->conn, all, k) < 0)
 		server_conn_close(c);
 	buf_fini(&c->held);
-	c->held.max = SERVER_OUT_MAX;
+	c->held.max = server_reply_max(c->conf);
 	server_conn_count_unread(c);
 }
 
@@ -195,7 +195,7 @@ void request_reply(struct request *rq, int status, const char *media, struct buf
 
 void request_reply_json(struct request *rq, const struct field_table *t, const void *value)
 {
-	auto_buf body = BUF_INIT(SERVER_OUT_MAX - KIB(4));
+	auto_buf body = BUF_INIT(server_reply_max(server_conn_of_request(rq)->conf) - KIB(4));
 	struct jw w = jw_to(&body);
 	int r;
 

@@ -173,6 +173,38 @@ static void request_reclaim_from_handler(struct server_conn *c)
 	c->in_handler = false;
 }
 
+void server_conn_free_body(struct server_conn *c)
+{
+	buf_fini(&c->body);
+	c->server->bodies -= c->body_counted;
+	c->body_counted = 0;
+}
+
+void request_free_body(struct request *rq)
+{
+	arena_fini(&rq->arena);
+	rq->arena = ARENA_INIT(SERVER_POOL_MAX);
+	rq->query = NULL;
+	rq->body = NULL;
+}
+
+/* Short bodies are bounded by the number of connections. */
+static int server_conn_gather_body(struct server_conn *c, struct slice bytes, struct cay_err *err)
+{
+	size_t len = c->body.len + bytes.n, max = c->conf->bodies_max;
+
+	if (max && len > SERVER_BODY_SMALL) {
+		if (c->server->bodies - c->body_counted + len > max) {
+			(void)request_add_reply_header(&c->rq, "Retry-After", "1");
+			return cay_fail(err, CAY_E_RATE,
+					"too many large requests are being received");
+		}
+		c->server->bodies += len - c->body_counted;
+		c->body_counted = len;
+	}
+	return buf_append(&c->body, bytes.p, bytes.n) < 0 ? cay_no_memory(err) : 0;
+}
+
 void server_conn_add_body(struct server_conn *c, struct slice bytes)
 {
 	struct cay_err err = {};
@@ -191,8 +223,8 @@ void server_conn_add_body(struct server_conn *c, struct slice bytes)
 	} else if (c->raw) {
 		if (c->rq.events && c->rq.events->body)
 			c->rq.events->body(&c->rq, bytes);
-	} else if (buf_append(&c->body, bytes.p, bytes.n) < 0) {
-		(void)cay_no_memory(&err);
+	} else if (server_conn_gather_body(c, bytes, &err) < 0) {
+		server_conn_free_body(c);
 		server_conn_reply_error(c, &err, 0);
 	}
 }
@@ -216,7 +248,7 @@ static int request_decode_body(struct server_conn *c, struct cay_err *err)
 		limits.bytes = c->body_max;
 	r = field_decode_text(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits,
 			      &c->rq.arena, to, err);
-	buf_fini(&c->body);
+	server_conn_free_body(c);
 	c->rq.body = to;
 	return r;
 }

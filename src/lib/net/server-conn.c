@@ -21,7 +21,7 @@ static void server_conn_reset_request(struct server_conn *c)
 	c->refusal = NULL;
 	server_conn_leave_share(c);
 	arena_fini(&c->rq.arena);
-	buf_fini(&c->body);
+	server_conn_free_body(c);
 	buf_fini(&c->extra_headers);
 	c->rq = (struct request){};
 }
@@ -405,7 +405,7 @@ static struct server_conn *server_conn_new(struct server *s)
 	*c = (struct server_conn){ .server = s, .conf = s->conf, .open = 2, .next = s->conns };
 	http_parser_init(&c->http, HTTP_KIND_REQUEST);
 	c->in.max = IN_MAX;
-	c->held.max = SERVER_OUT_MAX;
+	c->held.max = server_reply_max(s->conf);
 	(void)uv_timer_init(s->listener.handle.loop, &c->timer);
 	c->timer.data = c;
 	if (s->conns)
@@ -423,9 +423,10 @@ struct server_conn *server_conn_accept(struct server *s)
 						   .stuck = on_server_conn_stuck,
 						   .closed = on_server_conn_closed };
 	struct server_conn *c = server_conn_new(s);
-	struct conn_conf conf = {
-		.layer = s->conf->layer, .events = &events, .data = c, .out_max = SERVER_OUT_MAX
-	};
+	struct conn_conf conf = { .layer = s->conf->layer,
+				  .events = &events,
+				  .data = c,
+				  .out_max = server_reply_max(s->conf) };
 
 	if (!c)
 		return NULL; /* libuv keeps it and accepts no other */

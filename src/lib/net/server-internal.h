@@ -50,6 +50,7 @@ struct server_conn {
 	size_t body_max;
 	uint64_t body_received;
 	struct buf body;          /* gathered */
+	size_t body_counted;      /* of it, in server->bodies */
 	struct buf extra_headers; /* of the reply */
 
 	/* the tenant's share of the daemon; NULL: not counted */
@@ -97,6 +98,7 @@ struct server {
 	struct server_conn *conns, *held;
 	struct upgraded_conn *upgraded;
 	unsigned n_conns;
+	size_t bodies;                   /* see conf->bodies_max */
 	uint64_t refusing_ns;            /* time spent on requests that conf->admit refused */
 	uint64_t ids[REQUEST_IDS_DRAWN]; /* of the next requests; random, so that they tell nothing
 					  */
@@ -106,6 +108,11 @@ struct server {
 static inline struct server_conn *server_conn_of_request(struct request *rq)
 {
 	return (struct server_conn *)(void *)((char *)rq - offsetof(struct server_conn, rq));
+}
+
+static inline size_t server_reply_max(const struct server_conf *conf)
+{
+	return conf->reply_max ? conf->reply_max : SERVER_OUT_MAX;
 }
 
 /* Free the server once nothing of it is open. */
@@ -132,6 +139,8 @@ void server_conn_set_timeout(struct server_conn *c, uint64_t ms);
 void server_conn_set_request_id(struct server_conn *c);
 /* Events of the parser: a head, part of a body, its end, or an error. */
 void server_conn_begin_request(struct server_conn *c);
+/* Free what was gathered of a body. */
+void server_conn_free_body(struct server_conn *c);
 void server_conn_add_body(struct server_conn *c, struct slice bytes);
 void server_conn_finish_body(struct server_conn *c);
 void server_conn_fail_last(struct server_conn *c, const struct cay_err *err);

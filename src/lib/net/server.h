@@ -32,6 +32,7 @@
 #define SERVER_OUT_MARK KIB(64) /* more than this queued: stop producing */
 #define SERVER_OUT_MAX MIB(8)   /* the largest whole reply */
 #define SERVER_POOL_MAX MIB(1)  /* decoded form of a request */
+#define SERVER_BODY_SMALL KIB(64)
 #define REQUEST_ID_LEN 16
 #define REQUEST_LENGTH_UNKNOWN UINT64_MAX
 
@@ -86,7 +87,11 @@ typedef int request_admit(struct request *rq, void *arg, struct cay_err *err);
 
 struct server_conf {
 	unsigned max_conns;
-	unsigned max_peer;        /* per address, or IPv6 /64 network; 0: no limit */
+	unsigned max_peer; /* per address, or IPv6 /64 network; 0: no limit */
+	size_t reply_max;  /* largest whole reply; 0: SERVER_OUT_MAX */
+	/* Most bytes of all JSON bodies longer than SERVER_BODY_SMALL that are not complete;
+	 * further ones are refused.  0: no limit but body_max of each. */
+	size_t bodies_max;
 	uint64_t head_timeout_ms; /* from accept to the first byte; from there to the head's end */
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
@@ -145,6 +150,8 @@ uint64_t server_refusing_ns(const struct server *s);
 void request_take_turn_again(struct request *rq);
 /* Count memory that the handler holds for its reply, until the reply.  False: it is too much. */
 [[nodiscard]] bool request_count_held(struct request *rq, size_t n);
+/* Free the decoded query and body, before a reply that may come much later. */
+void request_free_body(struct request *rq);
 uv_loop_t *request_loop(struct request *rq);
 /* Shared state of the server's connections, for one the handler opens itself. */
 struct conn_shared *request_conn_shared(struct request *rq);

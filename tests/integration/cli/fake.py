@@ -26,7 +26,7 @@ FRAMES = "application/vnd.cay.frames"
 DATA, GAP, END, ERROR = 1, 2, 3, 4
 REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 413: "Too Large"}
 OVER = ("terminated", "failed")
-LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256, "nofile": 4096, "shm_bytes": 64 << 20,
+LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 1024, "nofile": 4096, "shm_bytes": 64 << 20,
           "output_bytes": 16 << 20}
 
 

@@ -42,6 +42,40 @@ def test_create_prints_the_id_and_sends_the_options(daemon, cay):
         "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "timezone": "Asia/Shanghai", "wait": True}
 
 
+def test_a_command_needs_no_dashes(daemon, cay):
+    """What users of docker type first; the words after the command's first are its own, whatever they look like."""
+    daemon.add(name="mine")
+    command = ["echo", "-r", "--help", "x", "--", "y"]
+    for args in ["mine"], ["-u", "root", "mine"], ["mine", "-u", "root"], ["mine", "--"], ["mine", "-uroot", "--"]:
+        r = cay("exec", *args, *command)
+        assert (r.returncode, r.stdout) == (0, "-r --help x -- y\n"), r.stderr
+        assert daemon.last.request["argv"] == command and daemon.last.request.get("user") == ("root" if "root" in "".join(args) else None)
+    assert cay("run", "base", "echo", "-n", "hi").stdout == "hi"
+    assert daemon.created["image"] == "base"
+    assert cay("run", "--memory", "1Gi", "base", "echo", "hi").stdout == "hi\n"
+    assert daemon.created["limits"] == {"memory_bytes": 1 << 30}
+    for args in ["exec", "mine"], ["exec", "mine", "--"], ["run", "base"], ["exec", "mine", "-i"]:
+        r = cay(*args)
+        assert r.returncode == 2 and "missing command" in r.stderr, r.stderr
+    r = cay("run", "--template", "py", "echo", "hi")
+    assert r.returncode == 2 and "'--' before the command" in r.stderr
+    assert "SANDBOX [--] COMMAND" in cay("exec", "mine", "--help").stdout
+
+
+def test_a_person_is_told_when_a_new_sandbox_expires(daemon, cay, monkeypatch):
+    add, day = daemon.add, datetime.timedelta(days=1, seconds=5)
+    monkeypatch.setattr(daemon, "add", lambda **f: add(**f, expires_at=(datetime.datetime.now(datetime.UTC) + day).strftime("%Y-%m-%dT%H:%M:%S.000Z")))
+    r = cay("create", "base")
+    assert r.returncode == 0 and r.stderr == ""  # no terminal, so a program reads it
+    ours, theirs = os.openpty()
+    r = cay("create", "base", stderr=theirs)
+    os.close(theirs)
+    told = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert r.returncode == 0 and re.fullmatch(ID + "\n", r.stdout)
+    assert told == "cay: it expires in 24 h; 'cay extend' prolongs it\r\n"
+
+
 def test_create_asks_for_packages(daemon, cay):
     assert cay("create", "--python", "pandas=2.2.3", "--node", "typescript=", "--r", "jsonlite=1.8.9", "--r", "R6=", "base").returncode == 0
     assert daemon.created["packages"] == {"python": {"pandas": "2.2.3"}, "node": {"typescript": ""}, "r": {"jsonlite": "1.8.9", "R6": ""}}

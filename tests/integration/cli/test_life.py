@@ -149,7 +149,7 @@ def test_why_has_words_and_advice_for_every_reason(daemon, cay, reason):
     assert got["reason"].startswith(reason + ": ") and len(got["reason"]) > len(reason) + 10 and len(got["next"]) > 20
     assert (got["evidence"], got["signal"], got["exit code"]) == ("what\\x1b[2J was seen", "SIGKILL", "3")
     assert "inferred" in got["certainty"] and got["lived"] == "1 s" and got["state"] == "failed"
-    assert got["labels"] == "a=b" and got["limits"] == "memory 512Mi, cpu 1000m, pids 256"
+    assert got["labels"] == "a=b" and got["limits"] == "memory 512Mi, cpu 1000m, pids 1024"
 
 
 def test_why_says_only_what_is_known(daemon, cay):

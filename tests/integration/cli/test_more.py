@@ -81,7 +81,7 @@ def test_commands_are_listed(daemon, cay, ran):
 def test_logs_that_are_not_there(daemon, cay):
     daemon.add(name="web")
     r = cay("logs", "web")
-    assert r.returncode == 4 and "'cay exec SANDBOX -- COMMAND'" in r.stderr
+    assert r.returncode == 4 and "'cay exec SANDBOX COMMAND'" in r.stderr
     assert "'cay logs --list SANDBOX'" in cay("logs", "web", "nonsense").stderr
     assert cay("logs", "--json", "web").returncode == 2
 

@@ -2,6 +2,7 @@
 """A sandbox's life: what is promised of it whatever dies."""
 import concurrent.futures
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -137,6 +138,24 @@ def test_a_name_is_one_sandboxs(daemon):
             ids = set(pool.map(lambda _: daemon.create("tiny", name=f"n{n}"), range(4)))
         assert len(ids) == 1
         daemon.delete(ids.pop())
+
+
+def test_a_lifetime_nobody_asked_for_is_a_day(own):
+    """Also from a template; a longer one is for the asking, and an operator may set another."""
+    def left(**fields):
+        box = own.call("POST", "/v1/sandboxes", fields)
+        at = [datetime.datetime.fromisoformat(box[k]) for k in ("expires_at", "created_at")]
+        own.delete(box["id"])
+        return (at[0] - at[1]).total_seconds()
+    own.call("POST", "/v1/templates", {"name": "plain", "defaults": {"image": "tiny"}})
+    own.call("POST", "/v1/templates", {"name": "brief", "defaults": {"image": "tiny", "ttl_ms": 600000}})
+    day = 86400
+    assert abs(left(image="tiny") - day) < 60 and abs(left(template="plain") - day) < 60
+    assert abs(left(template="brief") - 600) < 60 and abs(left(image="tiny", ttl_ms=10 * day * 1000) - 10 * day) < 60
+    own.kill_daemon("cayd")
+    own.env |= {"CAY_LIMITS_TTL": "2h"}
+    own.start_cayd()
+    assert abs(left(image="tiny") - 7200) < 60 and abs(left(template="brief") - 600) < 60
 
 
 @pytest.mark.alone

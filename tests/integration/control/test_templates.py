@@ -18,8 +18,8 @@ def test_a_create_says_only_what_differs(daemon):
     assert box["limits"]["pids"] == 40 and box["limits"]["memory_bytes"] == 64 * MIB and box["limits"]["cpu_milli"] == 1000
     assert box["labels"] == {"l": "x"} and "expires_at" in box
     assert daemon.exec(box["id"], ["env"]).text.count("A=one") == 1
-    other = daemon.call("POST", "/v1/sandboxes", {"template": "kind", "env": {"B": "3"}, "limits": {"pids": 256}, "runtime": "crun"})
-    assert other["limits"]["pids"] == 256 and other["limits"]["memory_bytes"] == 64 * MIB and other["runtime"] == "crun"
+    other = daemon.call("POST", "/v1/sandboxes", {"template": "kind", "env": {"B": "3"}, "limits": {"pids": 1024}, "runtime": "crun"})
+    assert other["limits"]["pids"] == 1024 and other["limits"]["memory_bytes"] == 64 * MIB and other["runtime"] == "crun"
     env = daemon.exec(other["id"], ["env"]).text.splitlines()
     assert "A=one" in env and "B=3" in env and "B=two" not in env
     for b in (box, other):
@@ -80,5 +80,5 @@ def test_a_key_knows_what_was_said(daemon):
     box = make("k1")
     put(daemon, "kind", env={"A": "2"})
     assert make("k1") == box
-    refused("idempotency_key_reused", make, "k1", limits={"pids": 256})
+    refused("idempotency_key_reused", make, "k1", limits={"pids": 1024})
     daemon.delete(box)

@@ -48,6 +48,25 @@ def test_through_the_edge(node, bash):
     assert me.call("POST", f"/v1/sandboxes/{bash}/shells/{again}/runs", {"command": "echo fine"})["stdout"] == "fine\n"
 
 
+@pytest.mark.parametrize("door", ["edge", "control"])
+def test_large_scripts_and_outputs(node, door):
+    """900 KB in, 4 MiB of each output out, by both ways; a small sandbox keeps less of its output."""
+    me = node.door() if door == "edge" else node
+    large, small = (me.create("tiny", limits={"memory_bytes": size}) for size in ("256Mi", "64Mi"))
+    line = "\u20ac" * 20 + "\n"
+    n = 900_000 // len(line.encode())
+    script = f"wc -l <<'END'\n{line * n}END\necho $0"
+    e = me.call("POST", f"/v1/sandboxes/{large}/execs", {"argv": ["sh", "-c", script]})
+    assert e["stdout"].split() == [str(n), "sh"], e
+    assert me.call("POST", f"/v1/sandboxes/{large}/execs", {"argv": ["wc", "-l"], "stdin": line * n})["stdout"] == f"{n}\n"
+    both = "n() { head -c 9000000 /dev/zero | tr '\\0' '\\n'; }; n; n >&2"
+    for box, kept in (large, 4 << 20), (small, 1 << 20):
+        e = me.call("POST", f"/v1/sandboxes/{box}/execs", {"shell": both})
+        assert e["stdout"] == e["stderr"] == "\n" * kept and e["stdout_bytes"] == e["stderr_bytes"] == 9000000
+    for box in large, small:
+        me.call("DELETE", f"/v1/sandboxes/{box}")
+
+
 def test_no_bash_is_said(node, box):
     with pytest.raises(cay.ApiError) as e:
         node.door().call("POST", f"/v1/sandboxes/{box}/shells", {})

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is told of an exec is what happened: status, signals, users, setup, limits."""
 import base64
+import contextlib
 import json
 import os
 import pathlib
 import resource
 import signal
+import socket
+import subprocess
 import threading
 
 import pytest
@@ -94,10 +97,99 @@ def test_sse_does_not_tear_letters(init):
     assert "".join(d["t"] for _, d in parts[:-1]) == "h\u00e9\u20ac\U0001F600"
 
 
-def test_a_long_output_is_told_by_its_last_mebibyte(init):
-    e = init.client.sh("head -c 3000000 /dev/zero | tr '\\0' x; echo END").json()
-    assert e["stdout_bytes"] == 3000004 and len(e["stdout"]) == 1 << 20
-    assert e["stdout_offset"] == 3000004 - (1 << 20) and e["stdout"].endswith("xEND\n")
+def test_a_long_output_is_told_by_its_last_four_mebibytes(init):
+    for n, kept in (3000000, 3000004), (9000000, 4 << 20):
+        e = init.client.sh(f"head -c {n} /dev/zero | tr '\\0' x; echo END").json()
+        assert e["stdout_bytes"] == n + 4 and len(e["stdout"]) == kept
+        assert e["stdout_offset"] == n + 4 - kept and e["stdout"].endswith("xEND\n")
+
+
+def test_two_outputs_that_grow_in_json_fit_a_reply(init):
+    """Line ends have two bytes in JSON, bytes that are no text four for three, some characters six."""
+    both = "head -c 4194304 /dev/zero | tr '\\0' '\\%s' | tee /dev/stderr"
+    e = init.client.sh(both % "n").json()
+    assert e["stdout"] == e["stderr"] == "\n" * (4 << 20)
+    e = init.client.sh(both % "377").json()
+    assert base64.b64decode(e["stdout_b64"]) == base64.b64decode(e["stderr_b64"]) == b"\xff" * (4 << 20)
+    unit = "\\a" + "\\n" * 7
+    e = init.client.sh(f"yes '' | head -n 524288 | sed 's/$/{unit}/' | head -c 4194304 | tr -d '\\r' | tee /dev/stderr").json()
+    assert len(e["stdout"]) == len(e["stderr"]) == 4 << 20 and e["stdout"].count("\a") > 400000
+
+
+def test_a_large_part_can_be_asked_for(init):
+    e = init.client.sh("head -c 3000000 /dev/zero | tr '\\0' x", max_output=2500000, keep="both").json()
+    assert (len(e["stdout"]), len(e["stdout_tail"]), e["stdout_cut_bytes"]) == (1250000, 1250000, 500000)
+    assert init.client.sh("true", max_output=(4 << 20) + 1).error() == (400, "invalid_argument", "max_output")
+
+
+# A script whose parts a shell could tell from one it got whole, and what goes before and after its filler.
+SCRIPTS = {
+    "parameters": ("", 'echo "$0" $# "$1" "$2"'),
+    "lines": ("echo $LINENO\n", "echo $LINENO\nnosuchcommand\necho $?\n"),
+    "input": ("read first\n", 'read second; echo "$first-$second"; cat'),
+    "status": ("", "exit 7"),
+    "last status": ("", "(exit 3)\n"),
+    "errexit": ("set -e\n", "false\necho not here"),
+    "exit trap": ("trap 'echo bye $?' EXIT\n", "(exit 4)"),
+    "heredoc": ("wc -c <<'END'\n", "END\n"),
+    "unterminated heredoc": ("wc -c <<'END'\n", ""),
+    "no such syntax": ("echo begun\n", "if\n"),
+    "open files": ("", "ls /proc/self/fd | wc -l"),
+    "letters": ("x='", "'; printf '%s' \"$x\" | cksum"),
+    "return": ("", "return 3\necho further"),
+}
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_longer_than_an_argument_is_as_in_a_file(init, tmp_path, shell, name):
+    """Linux takes 128 KiB in one argument: what the same shell does with the same script from a file is what is expected."""
+    head, tail = SCRIPTS[name]
+    line = "\u20ac" * 20 + "\n" if name in ("letters", "heredoc", "unterminated heredoc") else "# filler '\" $( `\n"
+    script = head + line * (900_000 // len(line.encode())) + tail
+    (tmp_path / "script").write_text(script)
+    words, given = ["zero", "first one", "two"], "a\nb\nc\nd\n"
+    want = subprocess.run([shell, tmp_path / "script", *words[1:]], input=given, capture_output=True, text=True)
+    e = init.client.run(shell, "-c", script, *words, stdin=given).json()
+    own = str(tmp_path / "script")
+    assert e["end"]["exit_code"] == want.returncode
+    assert e["stdout"] == want.stdout.replace(own, "zero")
+    assert len(e["stderr"].splitlines()) == len(want.stderr.splitlines())
+    for got, line in zip(e["stderr"].splitlines(), want.stderr.replace(own, "zero").splitlines()):
+        assert got.replace("eval: ", "").replace("-c: ", "") == line
+    if shell == "sh":
+        alone = init.client.run(shell=script, stdin=given).json()
+        assert alone["end"]["exit_code"] == want.returncode
+        assert name == "parameters" or alone["stdout"] == e["stdout"]
+
+
+def test_what_is_no_script_has_the_limit_of_the_kernel(init):
+    r = init.client.run("echo", "x" * 131072)
+    assert r.error() == (413, "too_large", "argv") and "PUT .../files/content" in r.json()["error"]["message"] and "stdin" in r.json()["error"]["message"]
+    assert len(init.client.run("echo", "x" * 131071).json()["stdout"]) == 131072
+    assert init.client.run("bash", "-c", 'echo "${#1}"', "bash", "x" * 131072).error()[0] == 413
+
+
+def test_large_requests_do_not_fill_memory(init):
+    """PID 1 gathers a body before it runs it: what has not come whole is bounded, and small ones go on."""
+    body, began, refused = json.dumps({"shell": "true", "stdin": "x" * (1 << 20)}).encode(), [], 0
+    for _ in range(60):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(30)
+        s.connect(init.client.path)
+        s.sendall(f"POST {SANDBOX}/execs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        with contextlib.suppress(OSError):
+            s.sendall(body[:-1])
+        began.append(s)
+    for s in began:
+        s.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            refused += s.recv(4096).startswith(b"HTTP/1.1 429 ")
+    assert refused >= 20
+    assert init.client.sh("echo small").json()["stdout"] == "small\n"
+    for s in began:
+        s.close()
+    wait_for(lambda: init.client.run("wc", "-c", stdin="x" * (1 << 20)).status == 200)
 
 
 def test_setup_failures_are_typed(init):
@@ -212,7 +304,10 @@ def test_environment_and_claim(init):
 def test_stdin_text_ends(init):
     assert init.client.run("cat", stdin="hello\n").json()["stdout"] == "hello\n"
     assert init.client.run("cat").json()["stdout"] == ""
-    assert init.client.run("wc", "-c", stdin="x" * 32768).json()["stdout"].strip() == "32768"
+    for n in 65536, 65537, 1 << 20:
+        assert init.client.run("wc", "-c", stdin="x" * n).json()["stdout"].strip() == str(n)
+    assert init.client.run("true", stdin="x" * (1 << 20)).json()["end"]["exit_code"] == 0
+    assert init.client.run("true", stdin="x" * ((1 << 20) + 1)).error() == (400, "invalid_argument", "stdin")
 
 
 def test_signals_reach_the_process_group(init):
@@ -379,7 +474,7 @@ def test_the_interface_refuses_what_it_does_not_know(init):
     assert r.error()[0] == 405 and r.headers["Allow"] == "GET"
     assert c.ask("GET", SANDBOX + "/execs?x=1").error()[0] == 400
     assert c.ask("POST", SANDBOX + "/execs", b"{}", {"Content-Type": "text/plain"}).error()[0] == 415
-    assert c.ask("POST", SANDBOX + "/execs", b"x" * 70000, {"Content-Type": "application/json"}).error()[0] == 413
+    assert c.ask("POST", SANDBOX + "/execs", b"x" * ((2 << 20) + 1), {"Content-Type": "application/json"}).error()[0] == 413
     assert c.ask("GET", SANDBOX + "/execs", b"body").error()[0] == 400
     for r in [c.ask("GET", "/v1/hello"), c.ask("GET", "/")]:
         assert len(r.headers["Cay-Request"]) == 16

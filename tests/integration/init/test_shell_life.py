@@ -189,8 +189,8 @@ def test_output_by_offset_and_cut(init):
     r = s.run("seq 1 2000", max_output=100)
     assert r["stdout"] == everything[-100:] and r["stdout_cut_offset"] == r["stdout_offset"] - 8793
     assert s.run("seq 1 9", max_output=0)["stdout"] == ""
-    r = s.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end", max_output=100, keep="both")
-    assert r["stdout_bytes"] == 3000004 and r["stdout"].endswith("xend\n") and r["stdout_cut_bytes"] > 2900000
+    r = s.run("head -c 6000000 /dev/zero | tr '\\0' x; echo end", max_output=100, keep="both")
+    assert r["stdout_bytes"] == 6000004 and r["stdout"].endswith("xend\n") and r["stdout_cut_bytes"] > 5900000
     # what comes late is in the shell's output, of no run
     go = pathlib.Path(init.dir, "go")
     assert s.out(f"(until [ -e {go} ]; do sleep 0.02; done; echo late) & echo now") == "now\n"
@@ -302,8 +302,35 @@ def test_limits_and_refusals(init):
     for s in shells:
         init.client.ask("DELETE", s.at)
     wait_for(lambda: len(init.children()) == 1)
-    assert Shell(init.client).ask("x" * 32769).error() == (400, "invalid_argument", "command")
+    assert Shell(init.client).ask("x" * ((1 << 20) + 1)).error() == (400, "invalid_argument", "command")
     assert Shell(init.client).out("echo " + "x" * 32000) == "x" * 32000 + "\n"
+
+
+def test_a_long_command(init):
+    """900 KB, whole and broken: what bash counts of it is what it counts of a file."""
+    s, filler = Shell(init.client), "\u20ac" * 20 + "\n"
+    n = 900_000 // len(filler.encode())
+    assert s.out(f"wc -lc <<'END'\n{filler * n}END\necho $LINENO").split() == [str(n), str(n * len(filler.encode())), str(n + 3)]
+    r = s.run("# c\n" * 200_000 + "if")
+    assert r["end"]["exit_code"] and "200001" in r["stderr"] or "200002" in r["stderr"]
+    assert s.out("echo after") == "after\n"
+
+
+def test_texts_that_wait_are_bounded(init):
+    s, text = Shell(init.client), "#" * ((1 << 20) - 20)
+    s.run("sleep 100", detach=True)
+    told = [s.ask(text, detach=True).status for _ in range(20)]
+    assert told == [200] * 16 + [429] * 4
+    assert init.client.ask("POST", s.at + "/interrupt").status == 200
+    wait_for(lambda: s.get()["queued"] == 0, 120)
+    assert s.out("echo after") == "after\n"
+
+
+def test_a_run_is_told_by_its_last_four_mebibytes(init):
+    s = Shell(init.client)
+    assert len(s.out("head -c 3000000 /dev/zero | tr '\\0' x")) == 3000000
+    r = s.run("head -c 5000000 /dev/zero | tr '\\0' y")
+    assert r["stdout"] == "y" * (4 << 20) and r["stdout_cut_bytes"] == 5000000 - (4 << 20)
 
 
 def test_as_a_user_in_odd_places(init):

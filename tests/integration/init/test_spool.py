@@ -344,8 +344,8 @@ def test_rings_are_not_given_back_before_they_are_saved(own):
     idents = [spooled(c, n) for _ in range(3)]
     for ident in idents:
         ended(c, ident)
-    for _ in range(20):
-        assert len(c.sh("head -c 1500000 /dev/zero | tr '\\0' x").json()["stdout"]) == MIB
+    for _ in range(6):
+        assert len(c.sh("head -c 4500000 /dev/zero | tr '\\0' x").json()["stdout"]) == 4 * MIB
     os.kill(p, signal.SIGCONT)
     assert all(whole(c, ident, n) for ident in idents)
 
