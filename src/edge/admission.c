@@ -156,8 +156,11 @@ static int admission_apply_group(struct request *rq, struct cay_err *err)
 	struct slice group = http_header_find(rq->head, ACTOR_GROUP_HEADER);
 	int r = group.p ? actor_set_group(&rq->actor, group) : 0;
 
-	if (r == -EACCES)
-		return cay_fail(err, CAY_E_FORBIDDEN, "the credential is bound to another group");
+	if (r == -EACCES) {
+		(void)cay_fail(err, CAY_E_FORBIDDEN, "the credential is bound to another group");
+		cay_err_hint(err, "leave the group out, or use a key of that group");
+		return -EACCES;
+	}
 	return r < 0 ? cay_fail(err, CAY_E_INVALID, "Cay-Group is not the name of a group") : 0;
 }
 
@@ -266,12 +269,18 @@ static int admission_check_host_and_origin(struct edge *e, struct request *rq,
 	rq->data = *ret = by;
 	if (!admission_host_is_ours(e, http_header_find(rq->head, "host"))) {
 		e->counters.now.refused[METRICS_HOST]++;
-		return cay_fail(err, CAY_E_FORBIDDEN,
-				"this server does not serve that Host; see edge.hosts");
+		(void)cay_fail(err, CAY_E_FORBIDDEN,
+			       "this server does not serve that Host; see edge.hosts");
+		cay_err_hint(err, "use a name or address of this server, or have the operator add "
+				  "this one to edge.hosts of cay.conf");
+		return -EACCES;
 	}
 	if (origin.p && !admission_origin_is_allowed(e, origin)) {
 		e->counters.now.refused[METRICS_ORIGIN]++;
-		return cay_fail(err, CAY_E_FORBIDDEN, "that Origin is not allowed");
+		(void)cay_fail(err, CAY_E_FORBIDDEN, "that Origin is not allowed");
+		cay_err_hint(err, "have the operator add the origin of the page to edge.origins of "
+				  "cay.conf");
+		return -EACCES;
 	}
 	/* a long loop round is measured in parts */
 	if (clk_boot_ns(e->clk) - e->round_ns >= SHED_INTERVAL_NS)

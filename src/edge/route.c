@@ -255,6 +255,25 @@ static request_fn *route_find_closed_page(const struct edge *e, const struct req
 	return NULL;
 }
 
+/* A person who opens the address in a browser. */
+static void route_redirect_to_docs(struct request *rq, void *arg)
+{
+	const struct edge *e = arg;
+
+	if (!admission_host_is_ours(e, http_header_find(rq->head, "host")))
+		route_refuse_not_found(rq, arg);
+	else if (request_add_reply_header(rq, "Location", "/docs") < 0)
+		request_no_memory(rq);
+	else
+		request_reply(rq, 303, NULL, NULL);
+}
+
+static bool route_is_front_page(const struct edge *e, const struct http_head *h)
+{
+	return e->settings.edge_pages && slice_eq(h->target, SLICE("/")) &&
+	       (slice_eq(h->method, SLICE("GET")) || slice_eq(h->method, SLICE("HEAD")));
+}
+
 /* Previews first: on their hosts every path belongs to a sandbox. */
 request_fn *route_find_special_handler(struct request *rq, void *arg)
 {
@@ -262,5 +281,7 @@ request_fn *route_find_special_handler(struct request *rq, void *arg)
 
 	if (!fn)
 		fn = mcp_forward_find_handler(rq, arg);
+	if (!fn && route_is_front_page(arg, rq->head))
+		fn = route_redirect_to_docs;
 	return fn ? fn : route_find_closed_page(arg, rq);
 }

@@ -192,30 +192,6 @@ static void pairs_are_bounded(void **)
 				    &err) < 0);
 }
 
-static void distance_counts_letters(void **)
-{
-	static const struct {
-		const char *a, *b;
-		unsigned want;
-	} d[] = {
-		{ "", "", 0 },
-		{ "a", "", 1 },
-		{ "", "abc", 3 },
-		{ "same", "same", 0 },
-		{ "abcd", "acbd", 1 }, /* two in each other's place */
-		{ "abcd", "badc", 2 },
-		{ "memoryy", "memory", 1 },
-		{ "kitten", "sitting", 3 },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(d); i++)
-		row_check(i, opt_edit_distance(slice_of(d[i].a), slice_of(d[i].b)) == d[i].want);
-	assert_int_equal(
-		opt_edit_distance(slice_of("a"),
-				  SLICE("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")),
-		32);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,7 +199,6 @@ int main(void)
 		cmocka_unit_test(a_command_begins_after_the_operands),
 		cmocka_unit_test(pairs_keep_what_is_behind_the_first_sign),
 		cmocka_unit_test(pairs_are_bounded),
-		cmocka_unit_test(distance_counts_letters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,26 @@ static void first_failure_wins(void **)
 	assert_int_equal(cay_fail(NULL, CAY_E_LIMIT, "nobody listens"), -EDQUOT);
 }
 
+static void a_hint_is_of_the_first_cause(void **)
+{
+	struct cay_err err = {}, none = {};
+	char large[2 * CAY_ERR_HINT_MAX];
+
+	cay_err_hint(&none, "nothing failed");
+	assert_string_equal(none.hint, "");
+	cay_err_hint(NULL, "nobody listens");
+	(void)cay_fail(&err, CAY_E_FORBIDDEN, "no");
+	cay_err_hint(&err, "ask %s", "root");
+	cay_err_hint(&err, "later");
+	assert_string_equal(err.hint, "ask root");
+	memset(large, 'x', sizeof(large) - 1);
+	large[sizeof(large) - 1] = 0;
+	err.hint[0] = 0;
+	cay_err_hint(&err, "%s", large);
+	assert_int_equal(strlen(err.hint), CAY_ERR_HINT_MAX - 1);
+	assert_string_equal(err.hint + CAY_ERR_HINT_MAX - 4, "...");
+}
+
 static void system_failures_carry_errno(void **)
 {
 	struct cay_err err = {};
@@ -100,6 +120,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_code_has_a_complete_row),
 		cmocka_unit_test(first_failure_wins),
+		cmocka_unit_test(a_hint_is_of_the_first_cause),
 		cmocka_unit_test(system_failures_carry_errno),
 		cmocka_unit_test(a_disk_fails_in_three_ways),
 		cmocka_unit_test(context_goes_in_front),

@@ -256,6 +256,45 @@ static void a_small_pool_is_no_crash(void **)
 	}
 }
 
+static void an_unknown_member_is_told_the_known_ones(void **)
+{
+	static const struct {
+		const struct field_table *t;
+		const char *json, *hint;
+	} cases[] = {
+		{ &page_query_table, "{\"limti\":1}",
+		  "did you mean 'limit'? fields: limit, cursor" },
+		{ &page_query_table, "{\"privileged\":1}", "fields: limit, cursor" },
+		{ &page_query_table, "{\"\":1}", "fields: limit, cursor" },
+		{ &sandbox_create_table, "{\"limits\":{\"pid\":1}}",
+		  "did you mean 'pids'? fields: memory_bytes, cpu_milli, pids, nofile, shm_bytes, "
+		  "output_bytes, disk_bytes, disk_inodes" },
+	};
+	struct arena arena = ARENA_INIT(MIB(1));
+	union {
+		struct page_query q;
+		struct sandbox_create c;
+		struct exec_info e;
+	} to = {};
+	struct cay_err err = {}, query = {};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct cay_err e = {};
+
+		row_check(i, decode(cases[i].t, cases[i].json, &arena, &to, &e) == -EINVAL);
+		row_check(i, str_eq(e.hint, cases[i].hint));
+	}
+	/* more fields than fit */
+	assert_int_equal(decode(&exec_info_table, "{\"x\":1}", &arena, &to, &err), -EINVAL);
+	assert_true(strlen(err.hint) < CAY_ERR_HINT_MAX);
+	assert_string_equal(err.hint + strlen(err.hint) - 5, ", ...");
+	assert_int_equal(
+		field_decode_query(&page_query_table, SLICE("limits=1"), &arena, &to.q, &query),
+		-EINVAL);
+	assert_string_equal(query.hint, "did you mean 'limit'? fields: limit, cursor");
+	arena_fini(&arena);
+}
+
 static void queries_use_the_same_rows(void **)
 {
 	static const struct {
@@ -586,6 +625,7 @@ int main(void)
 		cmocka_unit_test(a_list_is_copied_whole),
 		cmocka_unit_test(a_bad_member_is_named),
 		cmocka_unit_test(a_small_pool_is_no_crash),
+		cmocka_unit_test(an_unknown_member_is_told_the_known_ones),
 		cmocka_unit_test(queries_use_the_same_rows),
 		cmocka_unit_test(lists_cannot_come_by_query),
 		cmocka_unit_test(every_table_is_complete_and_round_trips),

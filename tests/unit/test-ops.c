@@ -192,6 +192,7 @@ static void what_is_not_there_is_404_and_a_wrong_method_405(void **)
 				     &allow, &err) == cases[i].want);
 		row_check(i, !m.op && allow == cases[i].allow);
 		row_check(i, err.code == (cases[i].allow ? CAY_E_METHOD : CAY_E_NOT_FOUND));
+		row_check(i, cases[i].allow || strstr(err.hint, "/docs"));
 	}
 }
 
@@ -369,6 +370,19 @@ static void one_that_failed_to_start_is_judged_by_its_error(void **)
 	assert_int_equal(end.blame, BLAME_INFRA);
 }
 
+static void a_hint_for_the_cause_beats_that_of_the_code(void **)
+{
+	auto_buf b = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&b);
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, CAY_E_FORBIDDEN, "this user may not");
+	cay_err_hint(&err, "choose another path");
+	error_body_write(&err, NULL, NULL, &w);
+	assert_int_equal(jw_finish(&w), 0);
+	assert_non_null(strstr(b.data, "\"hint\":\"choose another path\""));
+}
+
 static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 {
 	auto_buf unset = BUF_INIT(KIB(4)), broken = BUF_INIT(KIB(4)), moved = BUF_INIT(KIB(4));
@@ -388,10 +402,12 @@ static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 	assert_int_equal(jw_finish(&w3), 0);
 	assert_non_null(strstr(moved.data, "\"details\":{\"node\":\"node-7\"}"));
 	(void)cay_fail(&forged, CAY_E_UNAUTHENTICATED, "the signature is invalid");
+	cay_err_hint(&forged, "sign with another key");
 	error_body_write(&forged, NULL, NULL, &w4);
 	assert_int_equal(jw_finish(&w4), 0);
 	assert_non_null(strstr(refused.data, "\"code\":\"unauthenticated\""));
 	assert_null(strstr(refused.data, "signature"));
+	assert_null(strstr(refused.data, "another key"));
 }
 
 static void every_parameter_of_a_path_is_known(void **)
@@ -505,6 +521,7 @@ int main(void)
 		cmocka_unit_test(errors_have_the_one_shape),
 		cmocka_unit_test(what_is_ours_is_never_blamed_on_the_task),
 		cmocka_unit_test(one_that_failed_to_start_is_judged_by_its_error),
+		cmocka_unit_test(a_hint_for_the_cause_beats_that_of_the_code),
 		cmocka_unit_test(a_failure_is_never_a_success_and_keeps_secrets),
 		cmocka_unit_test(every_parameter_of_a_path_is_known),
 		cmocka_unit_test(examples_have_rows_that_are_there),

@@ -112,6 +112,9 @@ static void pull_fail(struct pull *p, enum cay_code code, const char *what)
 	struct cay_err err = {};
 
 	(void)cay_fail(&err, code, "image '%s': %s", p->reference, what);
+	if (code == CAY_E_FORBIDDEN)
+		cay_err_hint(&err, "an operator gives the registry's credentials with 'cay image "
+				   "login'; check the name of the image as well");
 	pull_finish(p, NULL, &err);
 }
 
@@ -362,6 +365,10 @@ void op_image_pull(struct cayd *c, struct request *rq)
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
 				     (int)ref.host.n, ref.host.p);
+	if (err.code == CAY_E_FORBIDDEN)
+		cay_err_hint(&err,
+			     "an operator adds the registry to images.registries of cay.conf; an "
+			     "image can also be imported from an archive");
 	if (err.code)
 		request_fail(rq, &err);
 	else

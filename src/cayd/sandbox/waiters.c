@@ -26,7 +26,9 @@ bool request_bind_group(struct request *rq, const char **group)
 	const char *own = rq->actor.group;
 
 	if (own[0] && *group && !str_eq(*group, own)) {
-		request_refuse(rq, CAY_E_FORBIDDEN, "the credential is bound to another group");
+		request_refuse_hinted(rq, CAY_E_FORBIDDEN,
+				      "the credential is bound to another group",
+				      "leave the group out, or use a key of that group");
 		return false;
 	}
 	if (own[0])

@@ -5,6 +5,7 @@
 
 #include "cli/client/api.h"
 #include "cli/core/options.h"
+#include "text/distance.h"
 
 #define NEAR_ROWS_MAX 500
 
@@ -47,7 +48,7 @@ static int api_compare_near_name(void *to, const void *row)
 {
 	const struct sandbox_info *s = row;
 	struct near_name *n = to;
-	unsigned d = s->name ? opt_edit_distance(n->word, slice_of(s->name)) : UINT_MAX;
+	unsigned d = s->name ? str_edit_distance(n->word, slice_of(s->name)) : UINT_MAX;
 
 	if (s->name && d < n->best_distance && d < n->word.n && strlen(s->name) < sizeof(n->best)) {
 		n->best_distance = d;

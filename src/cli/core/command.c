@@ -7,6 +7,7 @@
 #include "cli/print/list.h"
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
+#include "text/distance.h"
 
 const struct cmd *const commands[] = {
 #define CAY_COMMAND(group, sym) &cmd_##sym,
@@ -72,7 +73,7 @@ const char *cmd_find_similar(const char *word)
 	unsigned least = 3;
 
 	for (const struct cmd *const *c = commands; *c; c++) {
-		unsigned d = opt_edit_distance(slice_of(word), slice_of((*c)->name));
+		unsigned d = str_edit_distance(slice_of(word), slice_of((*c)->name));
 
 		if (d < least && d < strlen(word)) {
 			least = d;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "text/distance.h"
 #include "text/quantity.h"
 #include "text/time.h"
 
@@ -15,35 +16,6 @@ struct opt_reader {
 	const char **similar;
 	struct cay_err *err;
 };
-
-#define DISTANCE_MAX 32
-
-/* Damerau-Levenshtein: two swapped letters are one change. */
-unsigned opt_edit_distance(struct slice a, struct slice b)
-{
-	unsigned rows[3][DISTANCE_MAX + 1];
-
-	if (a.n > DISTANCE_MAX || b.n > DISTANCE_MAX)
-		return DISTANCE_MAX;
-	for (unsigned j = 0; j <= b.n; j++)
-		rows[0][j] = j;
-	for (size_t i = 0; i < a.n; i++) {
-		const unsigned *before = rows[(i + 2) % 3], *above = rows[i % 3];
-		unsigned *row = rows[(i + 1) % 3];
-
-		row[0] = (unsigned)i + 1;
-		for (size_t j = 0; j < b.n; j++) {
-			unsigned least = (row[j] < above[j + 1] ? row[j] : above[j + 1]) + 1;
-			unsigned change = above[j] + (a.p[i] != b.p[j]);
-
-			if (i && j && a.p[i] == b.p[j - 1] && a.p[i - 1] == b.p[j] &&
-			    before[j - 1] + 1 < change)
-				change = before[j - 1] + 1;
-			row[j + 1] = change < least ? change : least;
-		}
-	}
-	return rows[a.n % 3][b.n];
-}
 
 const char *const *opt_list_choices(const struct opt *o)
 {
@@ -61,7 +33,7 @@ static const char *opt_reader_find_similar(const struct opt_reader *r, struct sl
 
 	for (const struct opt_group *g = r->groups; g->rows; g++) {
 		for (size_t i = 0; i < g->n; i++) {
-			unsigned d = opt_edit_distance(name, slice_of(g->rows[i].name));
+			unsigned d = str_edit_distance(name, slice_of(g->rows[i].name));
 
 			/* a prefix counts as similar */
 			if (name.n > 2 && !best && strncmp(g->rows[i].name, name.p, name.n) == 0)

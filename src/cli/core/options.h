@@ -88,8 +88,6 @@ size_t opt_count_own_words(const struct opt_group *groups, const char *const *wo
 			   size_t operands);
 /* "-u, --user USER" */
 [[nodiscard]] int opt_format_spelling(const struct opt *o, struct buf *ret);
-/* The edit distance of two words. */
-unsigned opt_edit_distance(struct slice a, struct slice b);
 /* The choices of a member of a table, ended by NULL. */
 const char *const *opt_list_choices(const struct opt *o);
 #endif

@@ -159,6 +159,8 @@ void op_process_signal(struct request *rq, void *arg)
 	else if (r >= 0 && plan.pid == 1)
 		r = cay_fail(&err, CAY_E_FORBIDDEN,
 			     "PID 1 is reserved; delete the sandbox instead");
+	if (err.code == CAY_E_FORBIDDEN)
+		cay_err_hint(&err, "delete the sandbox to end its PID 1");
 	if (r < 0) {
 		request_fail(rq, &err);
 		return;
@@ -168,8 +170,9 @@ void op_process_signal(struct request *rq, void *arg)
 	if (r == -ESRCH)
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such process");
 	else if (r < 0)
-		request_refuse(rq, CAY_E_FORBIDDEN,
-			       "the kernel does not permit signalling this process");
+		request_refuse_hinted(rq, CAY_E_FORBIDDEN,
+				      "the kernel does not permit signalling this process",
+				      "the sandbox's user may signal its own processes only");
 	else if (q->tree)
 		proc_query_start(&plan);
 	else

@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "file/inode-set.h"
+#include "file/path-at.h"
 #include "file/tmpfile.h"
 
 #define CHUNK KIB(64)
@@ -55,7 +56,10 @@ static int tree_unpack_fail(const char *name, int errnum, struct cay_err *err)
 		code = CAY_E_CONFLICT;
 	else if (errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM)
 		code = CAY_E_NO_MEMORY;
-	return cay_fail_sys(err, code, errnum, "cannot make '%s'", tar_quote_name(name, quoted));
+	(void)cay_fail_sys(err, code, errnum, "cannot make '%s'", tar_quote_name(name, quoted));
+	if (code == CAY_E_FORBIDDEN)
+		cay_err_hint(err, FILE_HINT_PERMISSION);
+	return -errnum;
 }
 
 /* The directory of an entry; *ours: this archive created it. */

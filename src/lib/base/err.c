@@ -113,6 +113,22 @@ int cay_fail_field(struct cay_err *err, enum cay_code code, const char *field, c
 	return -cay_error_row(code)->errnum;
 }
 
+void cay_err_hint(struct cay_err *err, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (!err || err->code == CAY_OK || err->hint[0])
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		err->hint[0] = 0;
+	else if ((size_t)n >= sizeof(err->hint))
+		err_text_mark_cut(err->hint, sizeof(err->hint));
+}
+
 static void err_text_prepend(char *buf, size_t size, const char *front, size_t n)
 {
 	size_t len = strlen(buf), keep;

@@ -46,12 +46,14 @@ struct cay_error_row {
 
 #define CAY_ERR_MSG_MAX 256
 #define CAY_ERR_FIELD_MAX 64
+#define CAY_ERR_HINT_MAX 256
 
 struct cay_err {
 	enum cay_code code;
 	int errnum;                    /* of the system call that failed, or 0 */
 	char field[CAY_ERR_FIELD_MAX]; /* of the request, "" when none is to blame */
 	char msg[CAY_ERR_MSG_MAX];
+	char hint[CAY_ERR_HINT_MAX]; /* what to do about this cause; "": the hint of its row */
 };
 
 /* What a failed write below the state directory is called: full, read-only, or broken. */
@@ -77,6 +79,11 @@ __attribute__((format(printf, 4, 5))) int cay_fail_sys(struct cay_err *err, enum
  * cay_err_prefix_field(). */
 __attribute__((format(printf, 4, 5))) int cay_fail_field(struct cay_err *err, enum cay_code code,
 							 const char *field, const char *fmt, ...);
+
+/* Say what to do about this cause, where the hint of the code would mislead: a file that is not
+ * the user's is permission_denied, and no key helps.  The words suit HTTP, the command line and
+ * MCP.  The first hint wins. */
+__attribute__((format(printf, 2, 3))) void cay_err_hint(struct cay_err *err, const char *fmt, ...);
 
 /* "memory" becomes "limits.memory". */
 void cay_err_prefix_field(struct cay_err *err, const char *outer);

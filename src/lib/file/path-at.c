@@ -194,13 +194,14 @@ static const struct {
 	int errnum;
 	enum cay_code code;
 	const char *text;
+	const char *hint; /* or NULL: that of the code */
 } file_errno_rows[] = {
 	{ ENOENT, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
 	{ ELOOP, CAY_E_NOT_FOUND, "its links lead nowhere" },
 	{ ENOTDIR, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
-	{ EACCES, CAY_E_FORBIDDEN, "this user may not" },
-	{ EPERM, CAY_E_FORBIDDEN, "this user may not" },
-	{ EROFS, CAY_E_FORBIDDEN, "the file system is read-only" },
+	{ EACCES, CAY_E_FORBIDDEN, "this user may not", FILE_HINT_PERMISSION },
+	{ EPERM, CAY_E_FORBIDDEN, "this user may not", FILE_HINT_PERMISSION },
+	{ EROFS, CAY_E_FORBIDDEN, "the file system is read-only", FILE_HINT_PERMISSION },
 	{ EEXIST, CAY_E_CONFLICT, "it is there already" },
 	{ ENOTEMPTY, CAY_E_CONFLICT, "the directory is not empty" },
 	{ EISDIR, CAY_E_CONFLICT, "it is a directory" },
@@ -225,16 +226,19 @@ int file_fail(struct cay_err *err, int errnum, const char *what, const char *pat
 {
 	size_t n = utf8_whole_prefix_len(path, strnlen(path, SHOWN_MAX));
 	enum cay_code code = CAY_E_UNAVAILABLE; /* a disk that fails is the sandbox's own trouble */
-	const char *text = strerror(errnum);
+	const char *text = strerror(errnum), *hint = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(file_errno_rows); i++)
 		if (file_errno_rows[i].errnum == errnum) {
 			code = file_errno_rows[i].code;
 			text = file_errno_rows[i].text;
+			hint = file_errno_rows[i].hint;
 		}
 	if (!utf8_is_valid(path, n))
 		n = 0;
 	(void)cay_fail(err, code, "%s '%.*s': %s", what, (int)n, path, text);
+	if (hint)
+		cay_err_hint(err, "%s", hint);
 	return -errnum;
 }
 

@@ -52,6 +52,11 @@ void path_at_fini(const struct path_at *at);
 
 /* errnum as the error of an operation on a path that was reached. */
 [[nodiscard]] int file_fail(struct cay_err *err, int errnum, const char *what, const char *path);
+/* The hint of permission_denied for a file: no key helps. */
+#define FILE_HINT_PERMISSION \
+	"the user inside the sandbox lacks permission there: choose another path, or change " \
+	"owner " \
+	"or mode of the file"
 /* errnum of reading the file opened as fd: a file without a size is no disk failure. */
 [[nodiscard]] int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path);
 /* errnum of looking a path up. */

@@ -227,6 +227,16 @@ void request_refuse(struct request *rq, enum cay_code code, const char *what)
 	request_failf(rq, code, "%s", what);
 }
 
+void request_refuse_hinted(struct request *rq, enum cay_code code, const char *what,
+			   const char *hint)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%s", what);
+	cay_err_hint(&err, "%s", hint);
+	request_fail(rq, &err);
+}
+
 void request_no_memory(struct request *rq)
 {
 	request_failf(rq, CAY_E_NO_MEMORY, "out of memory");

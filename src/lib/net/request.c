@@ -43,6 +43,13 @@ static int request_decode_query(struct server_conn *c, const struct field_table 
 	return r;
 }
 
+static bool media_type_is_multipart(struct slice media)
+{
+	static const char form[] = "multipart/";
+
+	return media.n >= sizeof(form) - 1 && strncasecmp(media.p, form, sizeof(form) - 1) == 0;
+}
+
 static int request_check_body(struct server_conn *c, enum op_body kind, struct cay_err *err)
 {
 	const struct http_head *h = c->rq.head;
@@ -56,6 +63,14 @@ static int request_check_body(struct server_conn *c, enum op_body kind, struct c
 	if (kind == BODY_JSON &&
 	    !http_equals_nocase(slice_trim(slice_cut(&media, ';')), "application/json"))
 		return cay_fail(err, CAY_E_MEDIA_TYPE, "the body must be application/json");
+	/* the parts and their headers would become the content */
+	if (kind == BODY_RAW && media_type_is_multipart(media)) {
+		(void)cay_fail(err, CAY_E_MEDIA_TYPE,
+			       "the body must be the content itself, not a form");
+		cay_err_hint(err, "send the bytes as the body, with Content-Type "
+				  "application/octet-stream");
+		return -EMEDIUMTYPE;
+	}
 	return 0;
 }
 

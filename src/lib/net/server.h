@@ -179,6 +179,9 @@ bool request_is_streamed(const struct request *rq);
 void request_reply_json(struct request *rq, const struct field_table *t, const void *value);
 void request_fail(struct request *rq, const struct cay_err *err);
 void request_refuse(struct request *rq, enum cay_code code, const char *what);
+/* The same with a hint for this cause (cay_err_hint()). */
+void request_refuse_hinted(struct request *rq, enum cay_code code, const char *what,
+			   const char *hint);
 __attribute__((format(printf, 3, 4))) void request_failf(struct request *rq, enum cay_code code,
 							 const char *fmt, ...);
 void request_no_memory(struct request *rq);

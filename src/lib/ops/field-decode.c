@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ops/field-internal.h"
+#include "text/distance.h"
 #include "text/percent.h"
 
 static struct slice field_json_text(const json_t *j)
@@ -202,9 +203,45 @@ static const struct field *field_table_find(const struct field_table *t, struct 
 	return NULL;
 }
 
-static int field_refuse_unknown(struct slice name, struct cay_err *err)
+static const char *field_find_similar(const struct field_table *t, struct slice name)
 {
-	char shown[CAY_ERR_FIELD_MAX];
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (size_t i = 0; i < t->n; i++) {
+		unsigned d = str_edit_distance(name, slice_of(t->rows[i].name));
+
+		if (d < least && d < name.n) {
+			least = d;
+			best = t->rows[i].name;
+		}
+	}
+	return best;
+}
+
+/* "argv, shell, cwd, ..." */
+static void field_list_names(const struct field_table *t, char *to, size_t room)
+{
+	static const char rest[] = ", ...";
+	size_t at = 0;
+
+	to[0] = 0;
+	for (size_t i = 0; i < t->n; i++) {
+		const char *name = t->rows[i].name;
+		bool fits = at + strlen(name) + 2 + sizeof(rest) <= room;
+		int n = fits ? snprintf(to + at, room - at, "%s%s", at ? ", " : "", name)
+			     : snprintf(to + at, room - at, "%s", rest);
+
+		if (!fits || n < 0)
+			break;
+		at += (size_t)n;
+	}
+}
+
+static int field_refuse_unknown(const struct field_table *t, struct slice name, struct cay_err *err)
+{
+	char shown[CAY_ERR_FIELD_MAX], all[CAY_ERR_HINT_MAX - 64];
+	const char *near = field_find_similar(t, name);
 	size_t n =
 		name.n < sizeof(shown) ? name.n : utf8_whole_prefix_len(name.p, sizeof(shown) - 1);
 
@@ -212,7 +249,11 @@ static int field_refuse_unknown(struct slice name, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID, "a field's name is not UTF-8");
 	memcpy(shown, name.p, n);
 	shown[n] = 0;
-	return cay_fail_field(err, CAY_E_INVALID, shown, "there is no field '%s'", shown);
+	(void)cay_fail_field(err, CAY_E_INVALID, shown, "there is no field '%s'", shown);
+	field_list_names(t, all, sizeof(all));
+	cay_err_hint(err, "%s%s%sfields: %s", near ? "did you mean '" : "", near ? near : "",
+		     near ? "'? " : "", all);
+	return -EINVAL;
 }
 
 int field_decode(const struct field_table *t, const json_t *j, struct arena *arena, void *ret,
@@ -226,7 +267,7 @@ int field_decode(const struct field_table *t, const json_t *j, struct arena *are
 		return cay_fail(err, CAY_E_INVALID, "%s must be a JSON object", t->name);
 	json_object_foreach (obj, key, value)
 		if (!field_table_find(t, slice_of(key)))
-			return field_refuse_unknown(slice_of(key), err);
+			return field_refuse_unknown(t, slice_of(key), err);
 	for (size_t i = 0; i < t->n; i++) {
 		value = json_object_get(j, t->rows[i].name);
 		int r = field_decode_member(&t->rows[i], value, arena, ret, err);
@@ -280,7 +321,7 @@ static int field_decode_query_pair(const struct field_table *t, struct slice pai
 		return cay_fail(err, CAY_E_INVALID, "the query is not percent-encoded text");
 	f = field_table_find(t, key);
 	if (!f)
-		return field_refuse_unknown(key, err);
+		return field_refuse_unknown(t, key, err);
 	if (seen[f - t->rows])
 		return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' is given twice", f->name);
 	seen[f - t->rows] = true;

@@ -153,7 +153,10 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	if (allow)
 		return cay_fail(err, CAY_E_METHOD, "this path does not take %.*s",
 				(int)(method.n > 16 ? 16 : method.n), method.p);
-	return cay_fail(err, CAY_E_NOT_FOUND, "no such endpoint");
+	(void)cay_fail(err, CAY_E_NOT_FOUND, "no such endpoint");
+	cay_err_hint(err, "no operation has this path; /docs lists all of them, if the operator "
+			  "lets this node serve it");
+	return -ENOENT;
 }
 
 /* What an internal failure says is for the log.  So is why a credential was
@@ -167,6 +170,14 @@ static const char *error_body_message(enum cay_code code, const struct cay_err *
 	return err->msg;
 }
 
+/* The same holds for what to do about it. */
+static const char *error_body_hint(enum cay_code code, const struct cay_err *err)
+{
+	bool secret = code == CAY_E_INTERNAL || code == CAY_E_UNAUTHENTICATED;
+
+	return err->hint[0] && !secret ? err->hint : cay_error_row(code)->hint;
+}
+
 void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
 		      struct jw *w)
 {
@@ -177,7 +188,7 @@ void error_body_write(const struct cay_err *err, const char *request_id, const c
 		.error = {
 			.code = (unsigned)code - 1,
 			.message = error_body_message(code, err),
-			.hint = row->hint,
+			.hint = error_body_hint(code, err),
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,
 			.blame = row->blame,

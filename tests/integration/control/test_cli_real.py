@@ -245,3 +245,16 @@ def test_logs_groups_and_what_a_template_is_built_of(own, run, tmp_path):
     assert [run("service", "ls", b).splitlines()[1].split()[:2] for b in (own_, other)] == [["ticker", "running"], ["x", "running"]]
     run("template", "pool", "--min", "1", "with")
     wait_for("a warm one", lambda: run("pool", "ls").splitlines()[1].split()[:5] == ["with", "1", "-", "1", "0"], 20)
+
+
+def test_a_hint_names_what_failed_and_not_the_key(own, run, tmp_path):
+    run("create", "--name", "work", "tiny")
+    file = tmp_path / "f"
+    file.write_text("x")
+    said = run("cp", str(file), "work:/proc/nothing", status=3)
+    assert "hint: the user inside the sandbox lacks permission" in said, said
+    said = run("image", "pull", "docker.io/library/python:3.12", status=3)
+    assert "images.registries of cay.conf does not name 'docker.io'" in said and "hint: an operator adds the registry" in said, said
+    said = run("template", "create", "py", "nosuchimage", status=4)
+    assert "hint: 'cay image ls' lists images" in said, said
+    run("rm", "work")

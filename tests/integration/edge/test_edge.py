@@ -578,7 +578,7 @@ def test_a_switch_closes_what_strangers_may_read():
             return reply.status, text, {k for k, _ in reply.headers.items()}
         closed = {r.path for r in routes(w) if r.scope == "public"} - {"/v1/health"}
         assert closed == {"/docs", "/v1/openapi.json", "/llms.txt", "/tools.json"}
-        closed |= {"/redoc", "/openapi.json"}  # aliases, which the document does not list as paths
+        closed |= {"/redoc", "/openapi.json", "/"}  # aliases, which the document does not list as paths
         for door in (w.door(""), w.door("nonsense"), w.door()):
             for method in ("GET", "POST", "OPTIONS"):
                 want = ask(door, method, "/nothing")
@@ -588,6 +588,49 @@ def test_a_switch_closes_what_strangers_may_read():
         assert w.call("GET", "/tools.json")["profiles"], "the operator's socket still has them"
         shown = w.door("").open("GET", "/docs", headers={"Host": "8080-sb" + "0" * 23 + "1.preview.localhost:7070"})
         assert b"no such endpoint" not in shown.read(), "a preview's paths are its sandbox's"
+
+
+def test_a_hint_is_for_its_cause(node):
+    """What was sent, and what its author reads: the field meant, the fields there are, where the paths are; never the key."""
+    me = node.door(node.new_key())
+    box = me.create("tiny")
+
+    def hint(code, *request):
+        return json.loads(refused(code, me.call, *request).body)["error"]["hint"]
+    assert hint("invalid_argument", "POST", "/v1/sandboxes", {"imgae": "tiny"}).startswith("did you mean 'image'? fields: ")
+    assert hint("invalid_argument", "POST", f"/v1/sandboxes/{box}/execs", {"command": "ls"}).startswith("fields: argv, shell, ")
+    assert hint("invalid_argument", "GET", "/v1/sandboxes?lable=a").startswith("did you mean 'label'? fields: ")
+    assert "/docs" in hint("not_found", "POST", f"/v1/sandboxes/{box}/exec", {})
+    for path in ("/proc/nothing", "/sys/nothing"):
+        assert "inside the sandbox" in hint("permission_denied", "PUT", f"/v1/sandboxes/{box}/files/content?parents=true&path={path}", b"x"), path
+    me.delete(box)
+
+
+def test_a_form_is_not_stored_as_content(node):
+    me = node.door(node.new_key())
+    box = me.create("tiny")
+    at = f"/v1/sandboxes/{box}/files/content?path=f"
+    form = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nhello\r\n--b--\r\n'
+    for media in ("multipart/form-data; boundary=b", "Multipart/Mixed;boundary=b"):
+        r = me.open("PUT", at, form, {"Content-Type": media})
+        error = json.loads(r.read())["error"]
+        assert r.status == 415 and error["code"] == "unsupported_media" and "as the body" in error["hint"], error
+    refused("not_found", me.call, "GET", at)
+    # what curl --data-binary says of any bytes
+    for media in ("application/x-www-form-urlencoded", "text/csv"):
+        assert me.open("PUT", at, b"a=b", {"Content-Type": media}).status == 200
+        assert me.open("GET", at).read() == b"a=b"
+    me.delete(box)
+
+
+def test_the_front_page_leads_to_the_reference(node):
+    stranger = node.door("")
+    for method in ("GET", "HEAD"):
+        r = stranger.open(method, "/")
+        assert (r.status, r.headers["Location"], r.read()) == (303, "/docs", b"")
+    assert stranger.open("GET", "/docs").status == 200
+    assert stranger.open("GET", "/", headers={"Host": "evil.test"}).status == 404
+    assert stranger.open("POST", "/", {}).status == 404
 
 
 def test_request_ids_tell_nothing(node):
