@@ -108,6 +108,7 @@ static int keeper_server_reply_hello(const struct keeper_server *s, int sock,
 		hello->runtimes = s->k->runtimes;
 		hello->disk = s->k->disk.kind;
 		memcpy(hello->build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
+		memcpy(hello->cgroup, s->k->settings.cgroup, sizeof(hello->cgroup));
 	}
 	if (seqpacket_send(sock, &reply, n, -EBADF) < 0)
 		return -EPIPE;

@@ -125,12 +125,12 @@ class Machine:
         return ["nsenter", "-t", str(self.pid), "-m", "-p", "-i", "-u", "-C", "-r/proc/%d/root" % self.pid, "-w/proc/%d/root" % self.pid,
                 *(["-n"] if network else []), "--"]
 
-    def run(self, command, network=True, status=0, **kw):
+    def run(self, command, network=True, status=0, seconds=300, **kw):
         """A line of a shell, as root would type it."""
         env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
                "DEBIAN_FRONTEND": "noninteractive"}
         p = subprocess.run([*self.enter(network), "sh", "-c", command], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300, **kw)
+                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=seconds, **kw)
         assert status is None or p.returncode == status, f"$ {command}\n{p.stdout[-4000:]}"
         return p.stdout
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 
 import cay
 import pytest
@@ -85,15 +86,36 @@ def test_five_commands_to_the_first_sandbox(machine, before):
     assert "forky" not in machine.run("apt-get -s upgrade; apt-get -s dist-upgrade"), "no more of testing than was named"
 
 
-def test_what_sandboxes_use_is_read_where_they_are(machine):
-    """From the package the keeper puts sandboxes below its unit; control has to look there."""
-    machine.run("cay create --name hungry --memory 64Mi host")
-    used = json.loads(machine.run("cay usage --json hungry"))
+def test_the_first_five_minutes(machine):
+    """From setup to what README shows; the only machine here that builds base, as a person's does."""
+    machine.run("apt-get install mmdebstrap python3", network=False)
+    said = machine.run("cay setup --yes", network=False, seconds=900)
+    took = re.search(r"^done +image +built 'base' from Debian packages in (\d+) s$", said, re.M)
+    assert took and "image base: " in said, said
+    began = time.monotonic()
+    assert machine.run("cay run base -- echo hi") == "hi\n"
+    assert machine.run("cay run base -- python3 -c 'print(6 * 7)'") == "42\n"
+    assert "by a tool" in mcp_call(machine, "exec", command="echo by a tool")
+    machine.run("cay create --name demo --memory 64Mi base")
+    used = json.loads(machine.run("cay usage --json demo"))
     assert 0 < used["memory_bytes"] <= 64 << 20, used
-    ended = machine.run("cay exec hungry -- sh -c 'head -c 200000000 /dev/zero | tail -c 150000000 >/dev/null; echo $?' 2>&1 || true")
-    assert "137" in ended, ended
-    assert json.loads(machine.run("cay usage --json hungry"))["oom_kills"] > 0
-    machine.run("cay rm hungry")
+    machine.run("cay rm demo")
+    machine.run("cay create --name hungry --memory 64Mi base -- python3 -c 'x = bytearray(1 << 30)'")
+    cay.wait_for("its end", lambda: "oom" in machine.run("cay why hungry"), 60)
+    why = machine.run("cay why hungry")
+    assert "it exceeded its memory limit" in why and "--memory" in why, why
+    print(f"built in {took[1]} s, the rest took {time.monotonic() - began:.1f} s")
+
+
+def mcp_call(machine, tool, **arguments):
+    """As an agent's program does: `cay mcp` with lines on standard input."""
+    start = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
+             {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}]
+    machine.inside("/root/lines").write_text("".join(json.dumps(l) + "\n" for l in lines))
+    said = [json.loads(l) for l in machine.run("cay mcp </root/lines").splitlines()]
+    [result] = [m["result"] for m in said if m.get("id") == 2]
+    return result["content"][0]["text"]
 
 
 def test_units_are_what_systemd_thinks_right(machine):

@@ -64,6 +64,7 @@ struct keeper_link {
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
+	char cgroup[VERB_CGROUP_MAX + 1];
 	struct keeper_pending_call *first, **last; /* that have a worker, in this order */
 	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
 	struct keeper_class_calls classes[KEEPER_CLASS_NUM];
@@ -129,6 +130,7 @@ static void keeper_hello_accept(struct keeper_link *l, const void *msg)
 	memcpy(&reply, msg, sizeof(reply));
 	l->runtimes = reply.runtimes;
 	l->disk = reply.disk < VERB_DISK_NUM ? reply.disk : VERB_DISK_NONE;
+	memcpy(l->cgroup, reply.cgroup, VERB_CGROUP_MAX);
 	l->greeted = true;
 }
 
@@ -201,6 +203,11 @@ uint32_t keeper_runtimes(const struct keeper_link *l)
 enum verb_disk keeper_disk_kind(const struct keeper_link *l)
 {
 	return (enum verb_disk)l->disk;
+}
+
+void keeper_cgroup_copy(const struct keeper_link *l, char ret[static VERB_CGROUP_MAX + 1])
+{
+	memcpy(ret, l->cgroup, sizeof(l->cgroup));
 }
 
 /* Unlink a call and run its callback. */

@@ -37,4 +37,7 @@ bool keeper_is_up(const struct keeper_link *l);
 uint32_t keeper_runtimes(const struct keeper_link *l);
 /* How disks are limited, as of the last hello. */
 enum verb_disk keeper_disk_kind(const struct keeper_link *l);
+/* Copy the path of the cgroup that holds all sandboxes, as of the last hello.  Only the keeper
+ * reads cgroup.path: its unit sets it. */
+void keeper_cgroup_copy(const struct keeper_link *l, char ret[static VERB_CGROUP_MAX + 1]);
 #endif

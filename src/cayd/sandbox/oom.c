@@ -3,14 +3,17 @@
 
 #include <stdio.h>
 
+#include "cayd/core/keeper-link.h"
 #include "cgroup/cgroup.h"
 
 /* Blocks briefly: a few cgroup files, and only when a sandbox ends badly. */
 static bool oom_read_usage(const struct sandbox *sb, struct cgroup_usage *ret)
 {
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
+	char path[VERB_CGROUP_MAX + 1];
 
-	return cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) >= 0 &&
+	keeper_cgroup_copy(sb->cayd->keeper, path);
+	return cgroup_open_top(path, &top, NULL) >= 0 &&
 	       cgroup_open_sandbox(&top, &sb->cgroup_tenant, &sb->info.id, &at) >= 0 &&
 	       cgroup_read_usage(&at, ret, NULL) >= 0;
 }

@@ -24,7 +24,7 @@ struct usage_waiter {
 struct usage_sampler {
 	struct cayd *cayd;
 	uv_work_t work;
-	const char *path; /* of the cgroups, points into the settings */
+	char path[VERB_CGROUP_MAX + 1]; /* of the cgroups */
 	struct usage_sample_row *rows;
 	size_t n, at;
 	struct verb_list list;
@@ -140,7 +140,7 @@ static int usage_sample_start(struct usage_sampler *s)
 				.cgroup_tenant = sb->cgroup_tenant,
 				.generation = sb->life.generation,
 			};
-	s->path = s->cayd->settings.cgroup;
+	keeper_cgroup_copy(s->cayd->keeper, s->path);
 	s->begun_ns = clk_boot_ns(s->cayd->clk);
 	s->begun_hr_ns = uv_hrtime();
 	s->under_way = true;

@@ -18,7 +18,7 @@ struct usage_query {
 	uv_work_t work;
 	struct sandbox *sandbox;
 	struct request *rq; /* NULL: the client left */
-	const char *path;   /* points into the settings */
+	char path[VERB_CGROUP_MAX + 1];
 	struct keeper_link *keeper;
 	struct id tenant, sandbox_id;
 	uint64_t generation;
@@ -108,7 +108,6 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 	sb->holds++;
 	*l = (struct usage_query){ .rq = rq,
 				   .sandbox = sb,
-				   .path = c->settings.cgroup,
 				   .keeper = c->keeper,
 				   .generation = sb->life.generation,
 				   .on_disk = sb->info.limits.has_disk_bytes,
@@ -116,6 +115,7 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 				   .disk_inodes = UNKNOWN,
 				   .tenant = sb->cgroup_tenant,
 				   .sandbox_id = sb->info.id };
+	keeper_cgroup_copy(c->keeper, l->path);
 	l->work.data = l;
 	request_watch_client(&l->rq);
 	(void)uv_queue_work(&c->loop, &l->work, usage_read_cgroup, on_usage_cgroup_read);

@@ -19,7 +19,8 @@ static const struct opt rows[] = {
 	  .help = "Report what is missing and change nothing; exit status 1 if anything is" },
 	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "SOURCE",
-	  .help = "First image: a tar, the directory of an OCI layout, or a registry reference" },
+	  .help = "Source of the image base, instead of Debian packages: a tar, the directory of an "
+		  "OCI layout, or a registry reference" },
 	{ "disk", 0, OPT_TEXT, offsetof(struct setup_args, disk), .arg = "SIZE",
 	  .help = "Size of the file system with quotas for paths.state, where it has none: 50Gi; "
 		  "no: leave it" },
@@ -46,14 +47,12 @@ static const struct {
 	[SETUP_SKIPPED] = { "left", "" },
 };
 
-/* The image's name goes between the two, unless the second is empty. */
-static const struct {
-	const char *before, *after;
-} next_steps[] = {
-	{ "cay run ", " -- uname -a" },
-	{ "cay create --name demo ", " && cay shell demo" },
-	{ "cay create --name web ", " && cay token web    # for a program, over localhost:7070" },
-	{ "cay mcp config claude    # for an agent; also cursor, vscode", "" },
+static const char *const next_steps[] = {
+	"cay run " SETUP_IMAGE " -- uname -a",
+	"cay create --name demo " SETUP_IMAGE " && cay shell demo",
+	"cay create --name web " SETUP_IMAGE
+	" && cay token web    # for a program, over localhost:7070",
+	"cay mcp config claude    # for an agent; also cursor, vscode",
 };
 
 int setup_report(struct setup *s, int ret, const char *fmt, ...)
@@ -107,7 +106,7 @@ static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step
 static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_err *err)
 {
 	static const char question[] = "This creates what is missing: users, settings, disk "
-				       "quotas, units, a first image. Continue? [Y/n] ";
+				       "quotas, units, the image base. Continue? [Y/n] ";
 	char answer[16] = {};
 	ssize_t n;
 
@@ -184,7 +183,6 @@ static int cmd_setup_print_commands(struct setup_printer *t, const struct setup 
 				    struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
-	const char *image = s->image ? s->image : SETUP_IMAGE;
 	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start_commands;
 	int r = 0;
 
@@ -194,17 +192,12 @@ static int cmd_setup_print_commands(struct setup_printer *t, const struct setup 
 		r = buf_puts(&out, ok ? "\nnext:\n"
 				      : "\nstart these as root, then run 'cay setup' again:\n");
 	for (size_t i = 0; r >= 0 && i < n; i++) {
-		auto_buf line = BUF_INIT(KIB(1));
+		const char *line = ok ? next_steps[i] : s->start_commands[i];
 
-		if (ok)
-			r = buf_printf(&line, "%s%s%s", next_steps[i].before,
-				       next_steps[i].after[0] ? image : "", next_steps[i].after);
+		if (t->as_json)
+			jw_str(&t->json, NULL, line);
 		else
-			r = buf_puts(&line, s->start_commands[i]);
-		if (r >= 0 && t->as_json)
-			jw_str(&t->json, NULL, buf_str(&line));
-		else if (r >= 0)
-			r = buf_printf(&out, "  %s\n", buf_str(&line));
+			r = buf_printf(&out, "  %s\n", line);
 	}
 	if (t->as_json)
 		jw_end(&t->json);
@@ -267,17 +260,15 @@ const struct cmd cmd_setup = {
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.options = options,
 	.size = sizeof(struct setup_args),
-	.help = "Set up this machine (as root): users, settings, disk quotas, daemons, a first "
-		"sandbox",
-	.more = "Each step changes only what is missing, so setup can be run again. Without "
-		"--image "
-		"the first image is named host and holds programs of this machine; add better ones "
-		"with 'cay image import' or 'cay image pull'. Where paths.state has no quotas, "
-		"setup "
-		"moves it into a file of half the free space, or of --disk, that holds a file "
-		"system with quotas; a btrfs has its quotas turned on. A user who runs setup with "
-		"sudo gets "
-		"a key and a context. Without systemd, setup prints the commands that start the "
-		"daemons.",
+	.help = "Set up this machine (as root): users, settings, disk quotas, daemons, the image "
+		"base",
+	.more = "Each step changes only what is missing, so setup can be run again. The image base "
+		"is built from Debian packages, which takes a minute or two and needs mmdebstrap, "
+		"python3 and the network; --image takes it from elsewhere. A machine that cannot "
+		"build it gets a base with its own programs, without python3, node and git, until "
+		"setup is run again. Where paths.state has no quotas, setup moves it into a file of "
+		"half the free space, or of --disk, that holds a file system with quotas; a btrfs "
+		"has its quotas turned on. A user who runs setup with sudo gets a key and a "
+		"context. Without systemd, setup prints the commands that start the daemons.",
 	.run = cmd_setup_run,
 };

@@ -61,8 +61,33 @@ static int run_program_pipes_open(const char *input, struct run_program_pipes *p
 	return fd_write_all(p->in, input, strlen(input));
 }
 
+/* Keep the beginning, the rest is dropped. */
+static void on_run_program_keep(void *arg, const char *p, size_t n)
+{
+	struct buf *out = arg;
+
+	if (out->len + n <= out->max)
+		(void)!buf_append(out, p, n);
+}
+
+/* Keep the end. */
+static void on_run_program_watched(void *arg, const char *p, size_t n)
+{
+	struct run_program_output *out = arg;
+
+	if (out->kept.len + n > out->kept.max)
+		buf_clear(&out->kept);
+	(void)!buf_append(&out->kept, p, n);
+	out->on_output(out->arg, p, n);
+}
+
+struct run_program_sink {
+	void (*fn)(void *arg, const char *p, size_t n);
+	void *arg;
+};
+
 /* Read until the child has closed both streams. */
-static int run_program_read_output(int fd, uint64_t deadline, struct buf *out)
+static int run_program_read_output(int fd, uint64_t deadline, const struct run_program_sink *to)
 {
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -76,14 +101,13 @@ static int run_program_read_output(int fd, uint64_t deadline, struct buf *out)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
-		if (out->len + (size_t)n <= out->max && buf_append(out, piece, (size_t)n) < 0)
-			return -ENOMEM;
+		to->fn(to->arg, piece, (size_t)n);
 	}
 }
 
 static int run_program_start_and_wait(const struct spawn *s, struct run_program_pipes *p,
-				      uint64_t timeout_ms, struct buf *out, int *ret_status,
-				      struct cay_err *err)
+				      uint64_t timeout_ms, const struct run_program_sink *to,
+				      int *ret_status, struct cay_err *err)
 {
 	uint64_t deadline = clk_boot_ns(&clk_system) + timeout_ms * NS_PER_MS;
 	auto_child child = CHILD_INIT;
@@ -92,7 +116,7 @@ static int run_program_start_and_wait(const struct spawn *s, struct run_program_
 	if (r < 0)
 		return r;
 	run_program_pipes_close(p);
-	r = run_program_read_output(p->out, deadline, out);
+	r = run_program_read_output(p->out, deadline, to);
 	if (r >= 0)
 		r = child_wait(&child, ret_status);
 	return r < 0 ? cay_fail_sys(err, r == -ETIMEDOUT ? CAY_E_TIMEOUT : CAY_E_INTERNAL, -r,
@@ -100,8 +124,8 @@ static int run_program_start_and_wait(const struct spawn *s, struct run_program_
 		     : 0;
 }
 
-int run_program_to_end(struct arena *arena, const char *const *argv, const char *input,
-		       uint64_t timeout_ms, struct buf *out, struct cay_err *err)
+static int run_program(struct arena *arena, const char *const *argv, const char *input,
+		       uint64_t timeout_ms, const struct run_program_sink *to, struct cay_err *err)
 {
 	static const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL };
 	struct run_program_pipes p = { -EBADF, -EBADF, -EBADF, -EBADF };
@@ -119,8 +143,24 @@ int run_program_to_end(struct arena *arena, const char *const *argv, const char 
 	if (r < 0)
 		r = cay_fail_sys(err, CAY_E_INTERNAL, -r, "a pipe to %s", path);
 	else
-		r = run_program_start_and_wait(&s, &p, timeout_ms, out, &status, err);
+		r = run_program_start_and_wait(&s, &p, timeout_ms, to, &status, err);
 	run_program_pipes_close(&p);
 	cay_closep(&p.out);
 	return r < 0 ? r : status < 0 ? 128 - status : status;
+}
+
+int run_program_to_end(struct arena *arena, const char *const *argv, const char *input,
+		       uint64_t timeout_ms, struct buf *out, struct cay_err *err)
+{
+	struct run_program_sink to = { on_run_program_keep, out };
+
+	return run_program(arena, argv, input, timeout_ms, &to, err);
+}
+
+int run_program_watched(struct arena *arena, const char *const *argv, uint64_t timeout_ms,
+			struct run_program_output *out, struct cay_err *err)
+{
+	struct run_program_sink to = { on_run_program_watched, out };
+
+	return run_program(arena, argv, NULL, timeout_ms, &to, err);
 }

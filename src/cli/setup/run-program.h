@@ -20,4 +20,15 @@ const char *run_program_find_path(struct arena *arena, const char *name);
 [[nodiscard]] int run_program_to_end(struct arena *arena, const char *const *argv,
 				     const char *input, uint64_t timeout_ms, struct buf *out,
 				     struct cay_err *err);
+
+struct run_program_output {
+	struct buf kept; /* its end; the beginning is dropped when it is full */
+	void (*on_output)(void *arg, const char *p, size_t n);
+	void *arg;
+};
+/* The same without input, for a program that takes long: each part of its output is passed on
+ * as it comes. */
+[[nodiscard]] int run_program_watched(struct arena *arena, const char *const *argv,
+				      uint64_t timeout_ms, struct run_program_output *out,
+				      struct cay_err *err);
 #endif

@@ -109,6 +109,20 @@ int setup_program_fail(const char *what, const struct buf *said, struct cay_err 
 			line.p);
 }
 
+int setup_program_fail_last(const char *what, const struct buf *said, struct cay_err *err)
+{
+	struct slice text = { buf_str(said), said->len }, last = {};
+
+	while (text.p) {
+		struct slice line = slice_trim(slice_cut(&text, '\n'));
+
+		if (line.n)
+			last = line;
+	}
+	return cay_fail(err, CAY_E_INTERNAL, "%s: %.*s", what, (int)(last.n < 200 ? last.n : 200),
+			last.n ? last.p : "");
+}
+
 static int setup_user_add(struct setup *s, const char *name, const char *home, struct cay_err *err)
 {
 	const char *const argv[] = {

@@ -10,7 +10,8 @@
 #include "cli/core/command.h"
 
 #define SETUP_FOUND_MAX 512
-#define SETUP_IMAGE "host" /* name of the first image without --image */
+#define SETUP_IMAGE "base"
+#define SETUP_HOST_IMAGE "host" /* programs of this machine */
 #define SETUP_CONTEXT "here"
 #define SETUP_START_COMMANDS_MAX 6
 
@@ -26,11 +27,10 @@ enum setup_state {
 struct setup {
 	struct cli *cli;
 	struct api *api;    /* of cli */
-	const char *source; /* of the first image: a path or a reference; NULL: this machine */
+	const char *source; /* of the image: a path or a reference; NULL: it is built */
 	const char *disk;   /* size of a file system with quotas, "no", or NULL: setup decides */
 	bool check;
-	struct buf found;  /* report of this step; not escaped yet */
-	const char *image; /* an image to create sandboxes from, or NULL */
+	struct buf found; /* report of this step; not escaped yet */
 	/* commands the user must run where systemd does not start the daemons */
 	const char *start_commands[SETUP_START_COMMANDS_MAX];
 	size_t n_start_commands;
@@ -60,6 +60,8 @@ setup_step_fn setup_sandbox_check, setup_sandbox_apply;
 
 /* Fail with the first line of a program's output. */
 int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err);
+/* Fail with its last line. */
+int setup_program_fail_last(const char *what, const struct buf *said, struct cay_err *err);
 /* Whether the daemons run and only the user can stop them. */
 bool setup_daemons_run_without_systemd(struct setup *s);
 /* Stop the units of the daemons; sandboxes keep running. */

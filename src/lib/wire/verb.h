@@ -15,12 +15,13 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 10
+#define VERB_ABI 11
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000
 #define VERB_LIST_MAX 56
+#define VERB_CGROUP_MAX 255 /* of cgroup.path in settings.def */
 #define VERB_WORKERS_MAX 40 /* verbs that the keeper carries out at once; cayd divides them */
 /* In verb_reply.code; other codes are rows of errors.def, which move. */
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
@@ -156,8 +157,9 @@ struct verb_hello_reply {
 	uint8_t build[16];
 	uint32_t disk; /* enum verb_disk */
 	uint32_t zero;
+	char cgroup[VERB_CGROUP_MAX + 1]; /* the parent of all sandboxes, ended by 0 */
 };
-static_assert(sizeof(struct verb_hello_reply) == 288);
+static_assert(sizeof(struct verb_hello_reply) == 544);
 
 struct verb_start_reply {
 	struct verb_reply reply;

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 from cay import ApiError, Cay, wait_for
-from conftest import BUILD
+from conftest import BUILD, tiny
 from test_control import refused
 
 MIB = 1 << 20
@@ -214,6 +214,25 @@ def test_sandboxes_below_a_unit_weigh_as_much_as_the_keeper():
         weights = {f.name: int(f.read_text()) for at in node.cgroup_dirs() for f in (at / "unit/boxes").glob("cpu.[sw]*")
                    if f.name in ("cpu.shares", "cpu.weight")}
     assert weights in ({"cpu.shares": 1024}, {"cpu.weight": 100}), weights
+
+
+def test_the_keeper_says_where_sandboxes_are():
+    """One source of the path: only the keeper's unit has it, and cayd reads usage and OOMs there."""
+    node = Cay(BUILD)
+    try:
+        node.start_keeper()
+        del node.env["CAY_CGROUP_PATH"]
+        node.start_cayd()
+        node.image_import("tiny", tiny())
+        box = node.create("tiny", limits={"memory_bytes": "32Mi"})
+        assert 0 < usage(node, box)["memory_bytes"] <= 32 * MIB
+        node.delete(box)
+        hungry = node.create("tiny", limits={"memory_bytes": "32Mi"},
+                             entrypoint=["sh", "-c", "x=0123456789abcdef; for i in $(seq 24); do x=$x$x; done"], on_exit="end")
+        wait_for("its end", lambda: node.get(hungry)["state"] in ("terminated", "failed"), 60)
+        assert node.get(hungry)["end"]["reason"] == "oom"
+    finally:
+        node.stop()
 
 
 def slice_ns(pid):

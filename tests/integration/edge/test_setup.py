@@ -64,8 +64,8 @@ def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
     made, said = machine.steps("--yes")
     assert made == {"root": "ok", "machine": "ok", "users": "done", "settings": "done", "disk": "ok", "daemons": "ok", "key": "ok",
                     "image": "done", "sandbox": "ok"}
-    assert said["ok"] and len(said["next"]) == 4 and said["next"][0].startswith("cay run host --")
-    assert said["next"][-1].startswith("cay mcp config claude ") and "host" not in said["next"][-1], "an agent's way in"
+    assert said["ok"] and len(said["next"]) == 4 and said["next"][0].startswith("cay run base --")
+    assert said["next"][-1].startswith("cay mcp config claude ") and "base" not in said["next"][-1], "an agent's way in"
     assert all(f"{u}:x:" in machine.etc("passwd").read_text() for u in ("cay-edge", "cay-mcp"))
     sample = (pathlib.Path(__file__).parents[3] / "docs/cay.conf.sample").read_text()
     assert machine.etc("cay/cay.conf").read_text() == sample
@@ -74,7 +74,7 @@ def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
     machine.etc("cay/cay.conf").write_text("# mine\n")
     again, _ = machine.steps()  # nobody is asked: nothing is to be done
     assert set(again.values()) == {"ok"} and machine.etc("cay/cay.conf").read_text() == "# mine\n"
-    hello = machine.run("run", "host", "--", "sh", "-c", "echo hi | tr a-z A-Z; cat /etc/passwd; ls /home /etc; date +%Y")
+    hello = machine.run("run", "base", "--", "sh", "-c", "echo hi | tr a-z A-Z; cat /etc/passwd; ls /home /etc; date +%Y")
     assert hello.stdout.startswith("HI\nroot:x:0:0:") and "person" not in hello.stdout and "shadow" not in hello.stdout
 
 
@@ -97,7 +97,7 @@ def test_who_came_by_sudo_asks_without_being_root(machine):
     keys = len(machine.world.call("GET", "/v1/keys")["keys"])
     again, _ = machine.steps(env=env)
     assert again["key"] == "ok" and len(machine.world.call("GET", "/v1/keys")["keys"]) == keys
-    done = subprocess.run(["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", machine.world.programs["cay"], "run", "host",
+    done = subprocess.run(["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", machine.world.programs["cay"], "run", "base",
                            "--", "echo", "as a person"],
                           env={"PATH": "/usr/bin", "HOME": str(machine.tmp / "home")}, capture_output=True, text=True, timeout=120)
     assert done.stdout == "as a person\n", done.stderr
@@ -128,7 +128,38 @@ def test_a_key_that_cannot_be_kept_is_good_for_nobody(machine, home):
 def test_an_image_of_ones_own_is_the_first(machine):
     (machine.tmp / "mine.tar").write_bytes(tiny())
     _, said = machine.steps("--yes", "--image", str(machine.tmp / "mine.tar"))
-    assert [i["name"] for i in machine.world.call("GET", "/v1/images")["images"]] == ["mine"] and "cay run mine" in said["next"][0]
+    assert list(names(machine)) == ["base"] and "cay run base" in said["next"][0]
+
+
+def names(machine):
+    return {i["name"]: i["digest"] for i in machine.world.call("GET", "/v1/images")["images"] if "name" in i}
+
+
+def builder(machine, *lines):
+    """The package's builder is a script of the test's."""
+    at = machine.tmp / "share/cay/images/build"
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    at.chmod(0o755)
+    return f'mount -t overlay -o "lowerdir=$0/share:/usr/share" overlay /usr/share && {ROOM}'
+
+
+def test_base_is_built_and_a_machine_that_cannot_has_one_all_the_same(machine):
+    (machine.tmp / "built.tar").write_bytes(tiny())
+    room = builder(machine, "echo image base: a first step", "echo E: nothing is fetched", "echo the mirror is not there >&2", "exit 1")
+    done = machine.run("setup", "--yes", room=room)
+    assert "image base: a first step" in done.stderr and re.search("done +image .*the mirror is not there; run setup again", done.stdout), done
+    assert set(names(machine)) == {"host", "base"} and len(set(names(machine).values())) == 1
+    assert machine.run("run", "base", "--", "echo", "hi").stdout == "hi\n"
+
+    machine.steps("--check", room=room, status=1)
+    builder(machine, '[ "$1" = base ] && cp "$0.tar" "$2"')
+    (machine.tmp / "share/cay/images/build.tar").write_bytes(tiny())
+    made, _ = machine.steps("--yes", room=room)
+    assert made["image"] == "done" and names(machine)["base"] != names(machine)["host"]
+    again, _ = machine.steps(room=room)
+    assert set(again.values()) == {"ok"}
+    assert not list(pathlib.Path("/var/tmp").glob("cay-base-*"))
 
 
 def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
