@@ -93,7 +93,7 @@ void op_sandbox_delete(struct cayd *c, struct request *rq)
 	if (!sb)
 		return;
 	sandbox_end(sb, END_KILLED, "deleted by a client");
-	sandbox_reply_when(sb, rq, WAIT_ENDED);
+	sandbox_reply_when(sb, rq, keeper_is_up(c->keeper) ? WAIT_ENDED : WAIT_ENDING);
 }
 
 static void sandbox_apply_for_request(struct cayd *c, struct request *rq,

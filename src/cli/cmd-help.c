@@ -68,6 +68,7 @@ static int cmd_version_run(struct cli *c, const struct opt_words *, struct cay_e
 
 const struct cmd cmd_version = {
 	CMD_USAGE("version", "[--json]"),
+	.ignores_settings_error = true,
 	.help = "Print the version of cay, and of the daemon if it responds",
 	.run = cmd_version_run,
 };

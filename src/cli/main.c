@@ -8,40 +8,33 @@
 
 #include "base/path.h"
 #include "cli/core/command.h"
+#include "cli/core/settings-file.h"
 #include "cli/print/hint.h"
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 #include "text/time.h"
 
-#define CONF_DIR "/etc/cay"
-#define CONF_NAME "cay.conf"
-
-/* The daemons' configuration, if it exists and can be read. */
-static int cli_read_settings(struct settings *s, struct cay_err *err)
+/* The daemons' configuration, if it exists and can be read.  Commands that help to repair it run
+ * with the defaults. */
+static void cli_read_settings(struct cli *c)
 {
-	auto_buf text = BUF_INIT(KIB(256));
-	auto_close int dir = open(CONF_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int r = dir < 0 ? -errno : path_read(dir, CONF_NAME, &text);
+	struct cay_err ignored = {};
+	int r = settings_file_read(NULL, &c->settings, NULL, &c->settings_error);
 
-	conf_set_defaults(&settings_table, s);
-	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EACCES)
-		return cay_fail_sys(err, CAY_E_INVALID, -r, "read " CONF_DIR "/" CONF_NAME);
-	if (r >= 0)
-		r = conf_parse(&settings_table, (struct slice){ buf_str(&text), text.len },
-			       CONF_DIR "/" CONF_NAME, s, err);
-	else
-		r = 0;
-	return r < 0 ? r : conf_apply_env(&settings_table, (const char *const *)environ, s, err);
+	if (r != -ENOENT && r != -EACCES && r < 0) {
+		conf_set_defaults(&settings_table, &c->settings);
+		(void)!conf_apply_env(&settings_table, (const char *const *)environ, &c->settings,
+				      &ignored);
+	}
 }
 
 static int cli_configure(struct cli *c, struct cay_err *err)
 {
 	const char *socket = getenv("CAY_SOCKET"), *timeout = getenv("CAY_TIMEOUT");
 	struct dial *to = &c->api.dial;
-	int r = cli_read_settings(&c->settings, err), n;
+	int n;
 
-	if (r < 0)
-		return r;
+	cli_read_settings(c);
 	c->api.timeout_ms = 30000;
 	if (timeout && (duration_parse(slice_of(timeout), &c->api.timeout_ms) < 0 ||
 			!c->api.timeout_ms || c->api.timeout_ms > 86400000))

@@ -14,6 +14,8 @@
 #define RETRY_MS 200
 #define HELLO_MS 15000
 #define CALL_MS 60000
+#define RESTART_NS (10 * NS_PER_S) /* a unit's RestartSec, and the start itself */
+#define LOG_NS (60 * NS_PER_S)
 #define SOCKET_BUFFER 1048576
 
 /* Verbs of a class wait for each other and never for those of another class. */
@@ -62,6 +64,8 @@ struct keeper_link {
 	uv_poll_t *poll; /* NULL while disconnected; freed by its close */
 	bool greeted;    /* it answered our hello: calls are accepted */
 	uv_timer_t retry;
+	uint64_t lost_ns;   /* when the link went down */
+	uint64_t logged_ns; /* when that was logged last; 0: not since it was up */
 	uint64_t seq;
 	uint32_t runtimes, disk;
 	char cgroup[VERB_CGROUP_MAX + 1];
@@ -195,6 +199,21 @@ bool keeper_is_up(const struct keeper_link *l)
 	return l->greeted;
 }
 
+bool keeper_is_gone(const struct keeper_link *l, uint64_t now_boot_ns)
+{
+	return !l->greeted && now_boot_ns > l->lost_ns + RESTART_NS;
+}
+
+static bool keeper_link_log_is_due(struct keeper_link *l)
+{
+	uint64_t now = clk_boot_ns(l->cayd->clk);
+
+	if (l->logged_ns && now < l->logged_ns + LOG_NS)
+		return false;
+	l->logged_ns = now;
+	return true;
+}
+
 uint32_t keeper_runtimes(const struct keeper_link *l)
 {
 	return l->runtimes;
@@ -247,7 +266,12 @@ static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
-	log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
+	if (l->greeted) {
+		l->lost_ns = clk_boot_ns(l->cayd->clk);
+		l->logged_ns = 0;
+	}
+	if (keeper_link_log_is_due(l))
+		log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "lost the connection to cay-keeper");
 	uv_close((uv_handle_t *)l->poll, on_handle_closed);
 	l->poll = NULL;
@@ -490,7 +514,8 @@ static void on_keeper_retry_timer(uv_timer_t *t)
 		return;
 	}
 	if (keeper_link_connect(l, &err) < 0) {
-		log_warn(&l->cayd->log, "%s", err.msg);
+		if (keeper_link_log_is_due(l))
+			log_warn(&l->cayd->log, "%s", err.msg);
 		(void)uv_timer_start(t, on_keeper_retry_timer, RETRY_MS, 0);
 		return;
 	}

@@ -7,7 +7,7 @@
  * A call is a message and a callback that is called once with the outcome: from the loop, or
  * at once when the link is down or full.  When the connection is lost, every call under way
  * fails with CAY_E_UNAVAILABLE (it may or may not have been carried out: `remove` and `list`
- * can be repeated) and the link reconnects every 200 ms.
+ * can be repeated) and the link reconnects every 200 ms.  While it cannot, it logs once a minute.
  *
  * How long a verb takes may be a tenant's choice, so the keeper's workers are divided by class of
  * verb and, within a class, by tenant; what exceeds a share waits here (docs/adr/0062).
@@ -33,6 +33,8 @@ void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb v
 [[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
 				       void *reply, struct cay_err *err);
 bool keeper_is_up(const struct keeper_link *l);
+/* Whether it is down for longer than a restart takes. */
+bool keeper_is_gone(const struct keeper_link *l, uint64_t now_boot_ns);
 /* Runtimes that passed the keeper's probes, a bit each. */
 uint32_t keeper_runtimes(const struct keeper_link *l);
 /* How disks are limited, as of the last hello. */

@@ -323,7 +323,9 @@ void op_image_import(struct cayd *c, struct request *rq)
 	struct image_import_job *m = calloc(1, sizeof(*m));
 	struct cay_err err = {};
 
-	if (image_check_room(c->images, q->name, &err) < 0) {
+	if (!keeper_is_up(c->keeper))
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
+	if (err.code || image_check_room(c->images, q->name, &err) < 0) {
 		free(m);
 		request_fail(rq, &err);
 		return;

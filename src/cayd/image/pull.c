@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "cayd/core/keeper-link.h"
 #include "cayd/core/list.h"
 #include "cayd/image/image-import.h"
 #include "cayd/image/puller-link.h"
@@ -365,6 +366,8 @@ void op_image_pull(struct cayd *c, struct request *rq)
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
 				     (int)ref.host.n, ref.host.p);
+	else if (!keeper_is_up(c->keeper)) /* which unpacks what is pulled */
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (err.code == CAY_E_FORBIDDEN)
 		cay_err_hint(&err,
 			     "an operator adds the registry to images.registries of cay.conf; an "

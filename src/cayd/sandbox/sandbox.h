@@ -99,6 +99,7 @@ struct sandbox_due {
 enum sandbox_wait {
 	WAIT_STARTED, /* it runs, or has failed to start */
 	WAIT_ENDED,
+	WAIT_ENDING,  /* it ends; without cay-keeper no more can be waited for */
 	WAIT_SAVED,   /* the journal has the change */
 	WAIT_SETTLED, /* no effect is under way */
 };
@@ -149,6 +150,8 @@ void sandboxes_reply(struct cayd *c, struct request *rq, struct list_page *page,
 const struct sandbox_info *sandbox_describe(struct sandbox *sb);
 /* Reply to the requests whose condition is reached. */
 void sandbox_notify_waiters(struct sandbox *sb);
+/* Refuse those that wait for its removal: cay-keeper has not been running for a while. */
+void sandbox_refuse_removal_waiters(struct sandbox *sb);
 /* Write audit records of requests that wait only for the journal. */
 void sandbox_audit_waiters_early(struct sandbox *sb);
 /* A copy of a text in its arena; NULL when the arena is full. */

@@ -39,10 +39,12 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
 	    sandbox_replace_uid_range(sb) >= 0)
 		ev.outcome = LIFE_UNKNOWN; /* created again with the new range */
-	if (outcome->code && effect == DO_REMOVE)
-		log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s", outcome->msg);
-	else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
-		 !sb->life.claimed) {
+	if (outcome->code && effect == DO_REMOVE) {
+		if (keeper_is_up(sb->cayd->keeper)) /* else the link logs it, once a minute */
+			log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s",
+				  outcome->msg);
+	} else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
+		   !sb->life.claimed) {
 		sb->failure = *outcome;
 		sb->end_detail = sb->failure.msg;
 	}
@@ -423,8 +425,11 @@ int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
 void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
 	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
+	bool no_keeper = keeper_is_gone(c->keeper, now);
 
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		if (no_keeper && sb->waiters)
+			sandbox_refuse_removal_waiters(sb);
 		if (life_next_deadline(&sb->life) <= now)
 			(void)sandbox_apply_event(sb,
 						  &(struct life_event){ .kind = LIFE_DEADLINE });

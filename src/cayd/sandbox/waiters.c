@@ -46,6 +46,8 @@ static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait unti
 		return sb->life.state >= SB_RUNNING;
 	case WAIT_ENDED:
 		return life_is_finished(&sb->life);
+	case WAIT_ENDING:
+		return sb->life.state >= SB_ENDING;
 	case WAIT_SETTLED:
 		return sb->life.pending_effect == DO_NOTHING;
 	case WAIT_SAVED:
@@ -77,6 +79,10 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 		request_fail(rq, &sb->failure);
 	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
 		request_fail(rq, &sb->save_error);
+	else if (until == WAIT_ENDING && !life_is_finished(&sb->life))
+		request_refuse(rq, CAY_E_UNAVAILABLE,
+			       "cay-keeper is not running; the sandbox is removed as soon as it "
+			       "runs again");
 	else if (!sandbox_is_as_requested(sb, rq)) {
 		request_failf(rq, CAY_E_UNAVAILABLE,
 			      "cay-keeper could not change the state; the sandbox is %s",
@@ -93,8 +99,8 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 /* It waits only for the journal: the audit record can be written meanwhile. */
 static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
-	if (sandbox_has_reached(sb, until) && !(until == WAIT_STARTED && sb->failure.code) &&
-	    sandbox_is_as_requested(sb, rq))
+	if (sandbox_has_reached(sb, until) && until != WAIT_ENDING &&
+	    !(until == WAIT_STARTED && sb->failure.code) && sandbox_is_as_requested(sb, rq))
 		sb->cayd->hooks->reply_waits_for_journal(sb->cayd, rq);
 }
 
@@ -129,6 +135,14 @@ void sandbox_notify_waiters(struct sandbox *sb)
 		sandbox_reply_now(sb, w->rq, w->until);
 		free(w);
 	}
+}
+
+void sandbox_refuse_removal_waiters(struct sandbox *sb)
+{
+	for (struct sandbox_waiter *w = sb->waiters; w; w = w->next)
+		if (w->until == WAIT_ENDED)
+			w->until = WAIT_ENDING;
+	sandbox_notify_waiters(sb);
 }
 
 static void on_waiter_client_gone(struct request *rq)

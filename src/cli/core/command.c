@@ -207,8 +207,15 @@ static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *
 	char name[CONTEXT_NAME_MAX + 1];
 	int r = cmd->needs == CMD_NEEDS_NOTHING ? 0 : cmd_choose_context_name(c, name, err);
 
-	if (r < 0 || cmd->needs == CMD_NEEDS_NOTHING || str_eq(name, CONTEXT_LOCAL))
+	if (r < 0 || cmd->needs == CMD_NEEDS_NOTHING)
 		return r;
+	if (str_eq(name, CONTEXT_LOCAL)) {
+		if (!c->settings_error.code || cmd->ignores_settings_error)
+			return 0;
+		*err = c->settings_error;
+		api_hint_set(&c->api, "correct it; 'cay config check' checks the file");
+		return -cay_error_row(err->code)->errnum;
+	}
 	return cmd->needs == CMD_NEEDS_THIS_MACHINE
 		       ? cmd_refuse_remote_context(c, cmd, name, err)
 		       : cmd_load_context(c, name, &c->api.dial.context, err);

@@ -28,6 +28,7 @@ extern const struct opt opts_json[1];
 
 struct cli {
 	struct settings settings;
+	struct cay_err settings_error; /* why they are the defaults, or no error */
 	struct global_options global;
 	struct api api;
 	struct arena arena; /* words and options */
@@ -57,6 +58,7 @@ struct cmd {
 	enum cmd_rest rest;
 	enum cmd_needs needs;
 	bool no_json;                    /* has no --json */
+	bool ignores_settings_error;     /* runs with the defaults if cay.conf is not valid */
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
 	size_t size;                     /* of the struct they fill */
 	const void *defaults;            /* such a struct; NULL: zero, or as init_args() says */

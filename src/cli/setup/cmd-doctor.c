@@ -144,6 +144,7 @@ static int cmd_doctor_run(struct cli *c, const struct opt_words *, struct cay_er
 const struct cmd cmd_doctor = {
 	CMD_USAGE("doctor", "[--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
+	.ignores_settings_error = true,
 	.help = "Check this machine and suggest fixes",
 	.more = "Works without a daemon. The exit status is 1 if a check fails.",
 	.run = cmd_doctor_run,

@@ -19,7 +19,8 @@ static const struct opt rows[] = {
 	  .help = "Report what is missing and change nothing; exit status 1 if anything is" },
 	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "SOURCE",
-	  .help = "Source of the image base, instead of Debian packages: a tar, the directory of an "
+	  .help = "Source of the image base, instead of Debian packages: a tar, the directory of "
+		  "an "
 		  "OCI layout, or a registry reference" },
 	{ "disk", 0, OPT_TEXT, offsetof(struct setup_args, disk), .arg = "SIZE",
 	  .help = "Size of the file system with quotas for paths.state, where it has none: 50Gi; "
@@ -258,6 +259,7 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 const struct cmd cmd_setup = {
 	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--disk SIZE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
+	.ignores_settings_error = true,
 	.options = options,
 	.size = sizeof(struct setup_args),
 	.help = "Set up this machine (as root): users, settings, disk quotas, daemons, the image "
@@ -266,7 +268,8 @@ const struct cmd cmd_setup = {
 		"is built from Debian packages, which takes a minute or two and needs mmdebstrap, "
 		"python3 and the network; --image takes it from elsewhere. A machine that cannot "
 		"build it gets a base with its own programs, without python3, node and git, until "
-		"setup is run again. Where paths.state has no quotas, setup moves it into a file of "
+		"setup is run again. Where paths.state has no quotas, setup moves it into a file "
+		"of "
 		"half the free space, or of --disk, that holds a file system with quotas; a btrfs "
 		"has its quotas turned on. A user who runs setup with sudo gets a key and a "
 		"context. Without systemd, setup prints the commands that start the daemons.",

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
+#include "cli/core/settings-file.h"
 #include "cli/print/progress.h"
 #include "cli/setup/doctor.h"
 #include "cli/setup/run-program.h"
@@ -216,10 +217,21 @@ static void doctor_check_pull(struct doctor_finding *f)
 		finding_set(f, VERDICT_OK, "%s, run by cay-pull", s->images_skopeo);
 }
 
+static void doctor_check_settings(struct doctor_finding *f)
+{
+	if (f->cli->settings_error.code)
+		finding_set(f, f->row->bad, "%s", f->cli->settings_error.msg);
+	else
+		finding_set(f, VERDICT_OK, "%s",
+			    access(SETTINGS_FILE, F_OK) == 0 ? SETTINGS_FILE
+							     : "every setting has its default");
+}
+
 #define GIB(n) ((uint64_t)(n) << 30)
 
 /* clang-format off */
 const struct doctor_check doctor_host[] = {
+	{ "settings", doctor_check_settings, .bad = VERDICT_FAIL, .advice = "correct cay.conf and run 'cay config check'; the other checks assume the defaults" },
 	{ "crun",    doctor_check_runtime, "crun", .version = "1.28",  .bad = VERDICT_FAIL, .advice = "install crun 1.28 or later; earlier versions follow symbolic links of an image" },
 	{ "runc",    doctor_check_runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later to run sandboxes with it" },
 	{ "memory",  doctor_check_memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "add memory: the default limit of a sandbox is 512 MiB" },

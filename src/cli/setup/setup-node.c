@@ -153,11 +153,15 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 	return r < 0 ? r : setup_report(s, 0, "created %s", buf_str(&list));
 }
 
-/* An unreadable file has ended cay before this step. */
-int setup_config_check(struct setup *s, struct cay_err *)
+int setup_config_check(struct setup *s, struct cay_err *err)
 {
 	bool there = access(CONF_PATH, F_OK) == 0;
 
+	if (s->cli->settings_error.code) {
+		*err = s->cli->settings_error;
+		api_hint_set(s->api, "correct it; 'cay config check' checks the file");
+		return -cay_error_row(err->code)->errnum;
+	}
 	return setup_report(s, there, there ? CONF_PATH : "no " CONF_PATH);
 }
 

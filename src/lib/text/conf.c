@@ -181,6 +181,8 @@ struct conf_reader {
 	const struct conf_table *t;
 	void *settings;
 	struct slice section;
+	unsigned line;
+	struct conf_origin *origins; /* or NULL */
 	bool seen[CONF_KEYS_MAX];
 };
 
@@ -203,6 +205,8 @@ static int conf_parse_key(struct conf_reader *rd, struct slice line, const char 
 	if (rd->seen[k - rd->t->keys])
 		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is set twice", where, k->key);
 	rd->seen[k - rd->t->keys] = true;
+	if (rd->origins)
+		rd->origins[k - rd->t->keys] = (struct conf_origin){ CONF_FROM_FILE, rd->line };
 	return conf_set_value(k, value, rd->settings) < 0 ? conf_refuse_value(k, value, where, err)
 							  : 0;
 }
@@ -226,14 +230,14 @@ static int conf_parse_line(struct conf_reader *rd, struct slice line, const char
 	return 0;
 }
 
-int conf_parse(const struct conf_table *t, struct slice text, const char *name, void *settings,
-	       struct cay_err *err)
+int conf_parse_traced(const struct conf_table *t, struct slice text, const char *name,
+		      void *settings, struct conf_origin *origins, struct cay_err *err)
 {
-	struct conf_reader rd = { .t = t, .settings = settings };
+	struct conf_reader rd = { .t = t, .settings = settings, .line = 1, .origins = origins };
 
-	for (unsigned line = 1; text.n; line++) {
+	for (; text.n; rd.line++) {
 		auto_buf where = BUF_INIT(128);
-		int r = buf_printf(&where, "%.64s:%u", name, line);
+		int r = buf_printf(&where, "%.64s:%u", name, rd.line);
 
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, r, "read '%s'", name);
@@ -244,7 +248,13 @@ int conf_parse(const struct conf_table *t, struct slice text, const char *name, 
 	return 0;
 }
 
-static int conf_env_name(const struct conf_key *k, struct buf *b)
+int conf_parse(const struct conf_table *t, struct slice text, const char *name, void *settings,
+	       struct cay_err *err)
+{
+	return conf_parse_traced(t, text, name, settings, NULL, err);
+}
+
+int conf_env_name(const struct conf_key *k, struct buf *b)
 {
 	int r = buf_printf(b, "CAY_%s_%s", k->section, k->key);
 
@@ -257,8 +267,8 @@ static int conf_env_name(const struct conf_key *k, struct buf *b)
 	return r;
 }
 
-int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
-		   struct cay_err *err)
+int conf_apply_env_traced(const struct conf_table *t, const char *const *env, void *settings,
+			  struct conf_origin *origins, struct cay_err *err)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		auto_buf name = BUF_INIT(128);
@@ -277,9 +287,52 @@ int conf_apply_env(const struct conf_table *t, const char *const *env, void *set
 					&t->keys[i],
 					(struct slice){ value.p ? value.p : "", value.n },
 					name.data, err);
+			if (origins)
+				origins[i] = (struct conf_origin){ .from = CONF_FROM_VARIABLE };
 		}
 	}
 	return 0;
+}
+
+int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
+		   struct cay_err *err)
+{
+	return conf_apply_env_traced(t, env, settings, NULL, err);
+}
+
+int conf_value_format(const struct conf_key *k, const void *settings, struct buf *b)
+{
+	const char *at = (const char *)settings + k->offset;
+	char text[QUANTITY_TEXT_MAX + DURATION_TEXT_MAX];
+	uint64_t v = 0;
+	unsigned choice = 0;
+
+	switch (k->type) {
+	case CONF_U64:
+	case CONF_BYTES:
+	case CONF_DURATION:
+		memcpy(&v, at, sizeof(v));
+		if (k->type == CONF_U64)
+			return buf_printf(b, "%" PRIu64, v);
+		if (k->type == CONF_BYTES)
+			quantity_format(v, text);
+		else
+			duration_format(v, text);
+		return buf_puts(b, text);
+	case CONF_BOOL:
+		return buf_puts(b, *(const bool *)(const void *)at ? "yes" : "no");
+	case CONF_CHOICE:
+		memcpy(&choice, at, sizeof(choice));
+		return buf_puts(b, k->choices[choice]);
+	case CONF_PATH:
+	case CONF_WORD:
+	case CONF_TEXT:
+		return buf_puts(b, at);
+	case CONF_NUM_TYPES:
+		break;
+	}
+	assert(false);
+	return -EINVAL;
 }
 
 static bool conf_key_begins_section(const struct conf_table *t, size_t i)

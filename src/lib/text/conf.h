@@ -48,6 +48,13 @@ struct conf_table {
 
 #define CONF_KEYS_MAX 256
 
+/* Where the value of a key comes from. */
+enum conf_from { CONF_FROM_DEFAULT, CONF_FROM_FILE, CONF_FROM_VARIABLE, CONF_FROM_NUM };
+struct conf_origin {
+	enum conf_from from;
+	unsigned line; /* of the file */
+};
+
 /* The defaults; a default that its own row refuses is a bug and asserts. */
 void conf_set_defaults(const struct conf_table *t, void *settings);
 /* name is the file's name in errors.  On failure *settings is partly changed. */
@@ -56,6 +63,18 @@ void conf_set_defaults(const struct conf_table *t, void *settings);
 /* env as in environ. */
 [[nodiscard]] int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
 				 struct cay_err *err);
+/* The same two, and where each value comes from: an array with an element per key, zeroed. */
+[[nodiscard]] int conf_parse_traced(const struct conf_table *t, struct slice text, const char *name,
+				    void *settings, struct conf_origin *origins,
+				    struct cay_err *err);
+[[nodiscard]] int conf_apply_env_traced(const struct conf_table *t, const char *const *env,
+					void *settings, struct conf_origin *origins,
+					struct cay_err *err);
+/* The value of a key as the file spells it. */
+[[nodiscard]] int conf_value_format(const struct conf_key *k, const void *settings,
+				    struct buf *ret);
+/* CAY_SECTION_KEY */
+[[nodiscard]] int conf_env_name(const struct conf_key *k, struct buf *ret);
 /* The values of a key, in words: "a number from 1 to 30000". */
 [[nodiscard]] int conf_describe(const struct conf_key *k, struct buf *ret);
 /* A sample file: every key with its default, commented out. */

@@ -14,6 +14,7 @@ import time
 import cay
 import pytest
 from cay import ApiError, wait_for
+from conftest import tiny
 
 RUNTIMES = ["crun", "runc"]
 
@@ -325,6 +326,40 @@ def test_a_keeper_that_dies_comes_back_and_sandboxes_do_not_notice(own):
     wait_for("the count to go on", lambda: len(own.exec_output(name, counting)) > len(before), 30)
     own.delete(name)
     own.delete(other)
+    nothing_is_left(own)
+
+
+def test_without_a_keeper_what_needs_it_is_refused_at_once(own):
+    """And a delete is carried out when it is back; the log has a line a minute, not five a second."""
+    box = own.create("tiny")
+    own.kill_daemon("cay-keeper")
+    wait_for("the end of the link", lambda: "lost the connection to cay-keeper" in own.log("cayd"), 30)
+    for _ in range(2):
+        said = refused("unavailable", own.call, "DELETE", f"/v1/sandboxes/{box}", timeout_s=30)
+        assert said["retryable"] and "removed as soon as it runs again" in said["message"]
+    assert own.get(box)["state"] == "ending"
+    refused("unavailable", own.image_import, "other", tiny())
+    cay.let_pass(1.5)
+    assert sum("cay-keeper" in line for line in own.log("cayd").splitlines()) <= 3, own.log("cayd")
+    own.start_keeper()
+    wait_for("its end", lambda: own.get(box)["state"] == "terminated", 30)
+    assert own.get(box)["end"]["reason"] == "killed"
+    nothing_is_left(own)
+
+
+def test_a_delete_under_way_when_the_keeper_goes_is_not_left_waiting(own):
+    """A restart of the keeper is waited for, ten seconds; more is not."""
+    box = own.create("tiny")
+    own.daemons["cay-keeper"].send_signal(signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(own.call, "DELETE", f"/v1/sandboxes/{box}", timeout_s=120)
+        wait_for("it to be under way", lambda: own.get(box)["state"] == "ending", 30)
+        own.kill_daemon("cay-keeper")
+        with pytest.raises(ApiError) as e:
+            waiting.result()
+    assert e.value.status == 503, e.value
+    own.start_keeper()
+    wait_for("its end", lambda: own.get(box)["state"] == "terminated", 30)
     nothing_is_left(own)
 
 
