@@ -232,6 +232,8 @@ int main(int argc, char **argv)
 	int r;
 
 	c.log = log_create(STDERR_FILENO, "cayd", &clk_system);
+	c.log.recent = &c.recent;
+	c.started_ns = clk_boot_ns(c.clk);
 	c.argc = argc;
 	c.argv = argv;
 	r = daemon_start(argc, argv, "the user in users.control", &c.settings, &c.log, &err);

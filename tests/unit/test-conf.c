@@ -144,6 +144,43 @@ static void variables_override(void **)
 	assert_int_equal(conf_apply_env(&table, bare, &a, NULL), -EINVAL);
 }
 
+static void each_value_has_an_origin_and_is_written_as_it_is_read(void **)
+{
+	const char *const env[] = { "CAY_TWO_WAIT=9s", NULL };
+	static const struct {
+		const char *value;
+		struct conf_origin origin;
+	} want[] = {
+		{ "42", { CONF_FROM_FILE, 3 } },
+		{ "1Mi", {} },
+		{ "9s", { CONF_FROM_VARIABLE, 0 } },
+		{ "yes", { CONF_FROM_FILE, 6 } },
+		{ "red", { CONF_FROM_FILE, 7 } },
+		{ "/", {} },
+		{ "cay", {} },
+		{ "a b", { CONF_FROM_FILE, 8 } },
+	};
+	struct conf_origin origins[ARRAY_SIZE(keys)] = {};
+	struct cay_err err = {};
+	struct all a;
+
+	conf_set_defaults(&table, &a);
+	assert_int_equal(conf_parse_traced(&table,
+					   SLICE("# 1\n[one]\nnumber = 42\n\n[two]\nflag = yes\n"
+						 "colour = red\ntext = a b\nwait = 2s\n"),
+					   "f", &a, origins, &err),
+			 0);
+	assert_int_equal(conf_apply_env_traced(&table, env, &a, origins, &err), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		auto_buf value = BUF_INIT(64);
+
+		assert_int_equal(conf_value_format(&keys[i], &a, &value), 0);
+		row_check(i, str_eq(buf_str(&value), want[i].value) &&
+				     origins[i].from == want[i].origin.from &&
+				     origins[i].line == want[i].origin.line);
+	}
+}
+
 /* Each '#key' line of the sample with its '#' removed is what the table says. */
 static void the_sample_reads_back(void **)
 {
@@ -191,6 +228,7 @@ int main(void)
 		cmocka_unit_test(a_file_sets_what_it_says),
 		cmocka_unit_test(mistakes_name_their_line),
 		cmocka_unit_test(variables_override),
+		cmocka_unit_test(each_value_has_an_origin_and_is_written_as_it_is_read),
 		cmocka_unit_test(the_sample_reads_back),
 		cmocka_unit_test(the_man_page_has_every_key),
 	};

@@ -174,6 +174,33 @@ static void long_lines_are_cut_and_lost_lines_counted(void **state)
 	assert_int_equal(f->log.lost, 1);
 }
 
+static void the_last_errors_are_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct log_recent recent = {};
+	char text[600];
+
+	f->log.recent = &recent;
+	log_info(&f->log, "no error");
+	assert_int_equal(recent.n, 0);
+	log_warn(&f->log, "a\033[31m\nb");
+	assert_int_equal(recent.n, 1);
+	assert_string_equal(recent.rows[0].msg, "a.[31m.b");
+	assert_int_equal(recent.rows[0].level, LOG_L_WARNING);
+	/* two bytes a character, and no half of one is left */
+	for (size_t i = 0; i + 1 < sizeof(text); i += 2)
+		memcpy(text + i, "\xC3\xA9", 2);
+	text[sizeof(text) - 1] = 0;
+	text[sizeof(text) - 2] = 0;
+	log_error(&f->log, "%s", text);
+	assert_int_equal(strlen(recent.rows[1].msg), LOG_RECENT_MSG - 2);
+	for (unsigned i = 0; i < 2 * LOG_RECENT; i++)
+		log_error(&f->log, "%u", i);
+	assert_int_equal(recent.n, 2 + 2 * LOG_RECENT);
+	assert_string_equal(recent.rows[(recent.n - 1) % LOG_RECENT].msg, "31");
+	assert_string_equal(recent.rows[recent.n % LOG_RECENT].msg, "16");
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -186,6 +213,7 @@ int main(void)
 		cmocka_unit_test(a_terminal_is_recognised),
 		T(less_important_lines_are_not_written),
 		T(long_lines_are_cut_and_lost_lines_counted),
+		T(the_last_errors_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

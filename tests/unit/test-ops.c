@@ -42,6 +42,7 @@ static const struct {
 	{ "sandbox.labels", "POST", "/v1/sandboxes/" SB "/labels", 1 },
 	{ "sandbox.token", "POST", "/v1/sandboxes/" SB "/token", 1 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
+	{ "system.status", "GET", "/v1/status", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
 	{ "system.repair", "POST", "/v1/fsck", 0 },
 	{ "system.metrics", "GET", "/metrics", 0 },

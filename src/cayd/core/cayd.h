@@ -35,6 +35,8 @@
 struct cayd {
 	struct settings settings;
 	struct log log;
+	struct log_recent recent; /* of log */
+	uint64_t started_ns;      /* boot clock */
 	const struct cayd_hooks *hooks;
 	const struct clk *clk;
 	int argc; /* for reading the settings again */

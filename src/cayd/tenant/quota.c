@@ -85,15 +85,26 @@ int quota_bound_create(const struct cayd *c, const struct id *tenant, struct san
 	return ceilings_bound_create(&set, spec, err);
 }
 
+/* Memory of the machine without node.memory. */
+static uint64_t quota_get_node_memory(const struct cayd *c)
+{
+	uint64_t memory = c->node_space.memory_total, kept = c->settings.node_memory;
+
+	return memory > kept ? memory - kept : 0;
+}
+
+uint64_t quota_get_promise_max(const struct cayd *c)
+{
+	return quota_get_node_memory(c) / 100 * c->settings.node_overcommit;
+}
+
 int quota_check_node(const struct cayd *c, const struct grant *less, const struct grant *more,
 		     struct cay_err *err)
 {
-	const struct settings *s = &c->settings;
 	struct grant total = sandbox_counts_get_total(sandboxes_get_counts(c->sandboxes));
-	uint64_t memory = c->node_space.memory_total;
 
-	memory = memory > s->node_memory ? memory - s->node_memory : 0;
-	return grant_check_node(memory, s->node_overcommit, &total, less, more, err);
+	return grant_check_node(quota_get_node_memory(c), c->settings.node_overcommit, &total, less,
+				more, err);
 }
 
 int quota_check_grant(const struct cayd *c, const struct id *tenant, const struct grant *less,

@@ -25,6 +25,8 @@ void quota_describe(const struct cayd *c, const struct id *tenant, struct tenant
 /* The node alone: of a sandbox without an owner. */
 [[nodiscard]] int quota_check_node(const struct cayd *c, const struct grant *less,
 				   const struct grant *more, struct cay_err *err);
+/* Bytes that all sandboxes of the node together may have as memory limits; 0: no limit. */
+uint64_t quota_get_promise_max(const struct cayd *c);
 /* Whether a sandbox may get these limits. */
 [[nodiscard]] int quota_check_change(struct cayd *c, const struct sandbox *sb,
 				     const struct limits *now, struct cay_err *err);

@@ -114,6 +114,29 @@ static void log_write_line(struct log *l, const struct buf *line)
 		l->torn = true;
 }
 
+static void log_recent_add(struct log_recent *r, uint64_t wall_ns, enum log_level level,
+			   const char *msg)
+{
+	struct log_recent_row *row = &r->rows[r->n++ % LOG_RECENT];
+	auto_buf text = BUF_INIT(MSG_MAX_BYTES);
+	size_t n = 0;
+
+	row->wall_ns = wall_ns;
+	row->level = level;
+	row->msg[0] = 0;
+	if (buf_puts(&text, msg) < 0)
+		return;
+	log_line_sanitize(&text);
+	/* cut between characters */
+	for (size_t len; n < text.len; n += len) {
+		len = utf8_len(text.data + n, text.len - n);
+		if (n + len >= sizeof(row->msg))
+			break;
+	}
+	memcpy(row->msg, text.data, n);
+	row->msg[n] = 0;
+}
+
 void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 {
 	/* an escaped byte can take six: a cut message must still fit */
@@ -129,6 +152,8 @@ void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 	va_end(ap);
 	if (r >= (int)sizeof(msg))
 		memcpy(msg + sizeof(msg) - 4, "...", 4);
+	if (r >= 0 && l->recent && level <= LOG_L_WARNING)
+		log_recent_add(l->recent, clk_wall_ns(l->clk), level, msg);
 	if (r >= 0)
 		r = l->form == LOG_JSON ? log_format_json(l, level, msg, &line)
 					: log_format_text(l, level, msg, &line);

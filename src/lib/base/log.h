@@ -16,6 +16,18 @@
 enum log_level { LOG_L_ERROR, LOG_L_WARNING, LOG_L_INFO, LOG_L_DEBUG, LOG_NUM_LEVELS };
 enum log_form { LOG_TEXT, LOG_JSON };
 
+/* The last errors and warnings, for `cay status`. */
+#define LOG_RECENT 16
+#define LOG_RECENT_MSG 256
+struct log_recent {
+	struct log_recent_row {
+		uint64_t wall_ns;
+		enum log_level level;
+		char msg[LOG_RECENT_MSG]; /* printable, cut if it is longer */
+	} rows[LOG_RECENT];
+	uint64_t n; /* of all that were logged; the newest is rows[(n - 1) % LOG_RECENT] */
+};
+
 struct log {
 	int fd;
 	enum log_level level; /* less important lines are not written */
@@ -24,8 +36,9 @@ struct log {
 	const struct clk *clk;
 	/* The current operation, object and request; NULL: none. */
 	const char *op, *id, *request;
-	uint64_t lost; /* lines that could not be written */
-	bool torn;     /* the last one was cut off in the middle */
+	struct log_recent *recent; /* or NULL */
+	uint64_t lost;             /* lines that could not be written */
+	bool torn;                 /* the last one was cut off in the middle */
 };
 
 /* Text when fd is a terminal, JSON otherwise. */

@@ -3,6 +3,7 @@
 #include "wire/verb.h"
 
 static const char *const health_states[] = { "ok", NULL };
+static const char *const status_levels[] = { "error", "warning", NULL }; /* of enum log_level */
 const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
 	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",

@@ -304,6 +304,29 @@ struct fsck_list {
 	struct field_list findings;
 };
 
+struct status_sandboxes {
+	uint64_t pending, running, paused, ending, max;
+};
+
+struct status_row {
+	uint64_t wall_ns;
+	unsigned level; /* enum log_level */
+	const char *message;
+};
+
+struct status {
+	const char *version;
+	uint64_t uptime_ms, edges, tenants, images, creates_waiting;
+	bool keeper;
+	struct status_sandboxes sandboxes;
+	uint64_t cores, load_milli;
+	uint64_t memory_total, memory_free, memory_promised, memory_promise_max;
+	bool has_memory_promise_max;
+	uint64_t disk_total, disk_free;
+	bool has_memory_free, has_disk_free;
+	struct field_list errors;
+};
+
 struct audit_row {
 	uint64_t seq, wall_ns;
 	const char *tenant, *key, *op, *target, *outcome, *request_id, *peer, *detail;

@@ -286,6 +286,7 @@ def walk(me, w):
     with contextlib.suppress(cay.ApiError):  # it has a key
         me.call("DELETE", f"/v1/tenants/{tenant}")
     # what is there to see
+    me.call("GET", "/v1/status")
     me.call("GET", "/v1/fsck")
     me.call("POST", "/v1/fsck")
     for query in ("", "?limit=2"):
