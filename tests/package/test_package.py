@@ -149,7 +149,7 @@ def test_a_pull_may_dial_from_its_unit(machine):
 def test_setup_gives_the_state_a_file_system_with_quotas(machine):
     """This kernel has no project quotas, so it takes a btrfs; `make boot` has the stock kernel's ext4."""
     machine.run("apt-get install btrfs-progs", network=False)
-    machine.run("cay create --name busy host")
+    machine.run("cay create --name busy base")
     assert "cay rm --all" in machine.run("cay setup --yes --disk 4Gi 2>&1", status=None), "it waits for sandboxes to end"
     machine.run("systemctl start cay-keeper.service cayd.service cay-edge@1.service cay-mcp.service")
     machine.run("cay rm --all")
@@ -157,7 +157,7 @@ def test_setup_gives_the_state_a_file_system_with_quotas(machine):
     assert re.search(r"^done +disk .* 4\.0 GiB with quotas", said, re.M), said
     assert machine.run("findmnt -no FSTYPE /var/lib/cay").strip() in ("btrfs", "ext4", "xfs")
     assert re.search(r"^ok +disk ", machine.run("cay setup --yes --disk 4Gi"), re.M), "nothing is left to do"
-    full = machine.run("cay run --disk 16Mi host -- dd if=/dev/zero of=/workspace/x bs=1M count=64 2>&1", status=None)
+    full = machine.run("cay run --disk 16Mi base -- dd if=/dev/zero of=/workspace/x bs=1M count=64 2>&1", status=None)
     assert "quota" in full.lower() or "No space" in full, full
     machine.run("cay tenant create other && cay tenant rm other")
     assert sorted(p.name for p in machine.inside("/var/lib").glob("cay*")) == ["cay", "cay.img"], "no half-made remains"
@@ -179,7 +179,7 @@ def test_an_upgrade_with_settings_that_are_not_valid_leaves_the_daemons(machine)
 
 
 def test_an_upgrade_is_not_noticed_inside(machine):
-    machine.run("cay create --name old host")
+    machine.run("cay create --name old base")
     machine.run("cay exec -d old -- sh -c 'echo $$ >/tmp/pid; exec sleep 3000'")
     look = "cay exec old -- sh -c 'cat /proc/$(cat /tmp/pid)/stat'"
     cay.wait_for("it to run", lambda: "(sleep)" in machine.run(look, status=None), 60)  # no shell any more
@@ -205,13 +205,13 @@ def test_a_removal_ends_sandboxes_and_keeps_state(machine):
     assert not list(machine.inside("/run").glob("cay*")) and not machine.inside("/usr/bin/cay").exists()
     assert machine.inside("/var/lib/cay/db/journal.db").exists() and machine.inside("/etc/cay/cay.conf").exists()
     machine.run(f"cd /root; apt-get install ./cay_{LATER}_amd64.deb")
-    assert machine.run("cay run host -- echo again") == "again\n", "the image is still there"
+    assert machine.run("cay run base -- echo again") == "again\n", "the image is still there"
     assert "deleted" in machine.run("cay why old", status=None)
 
 
 def test_a_purge_leaves_nothing(machine, before):
     """With a sandbox that nobody could be asked to end: control is dead."""
-    machine.run("cay create --name left host")
+    machine.run("cay create --name left base")
     machine.units.stop("cayd.service")
     assert running(machine)
     machine.run("apt-get purge cay")
