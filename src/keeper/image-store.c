@@ -52,7 +52,7 @@ static_assert(sizeof(struct image_unpack_result) <= 4096, "one write to a pipe")
 struct image_unpack_job {
 	int tar_fd, tree_fd, result_fd;
 	struct unpack_texts texts;
-	uint64_t max_bytes;
+	uint64_t max_bytes, which;
 };
 
 static int image_store_make_dir(int dirfd, const char *name)
@@ -128,16 +128,16 @@ static void image_work_fini(struct image_work *w)
 	cay_closep(&w->tmp_fd);
 }
 
-static int image_unpack_confined(struct image_unpack_job *exec, int parent,
+static int image_unpack_confined(struct image_unpack_job *job, int parent,
 				 struct unpack_result *ret, struct cay_err *err)
 {
 	struct confine c = {
-		.tree_fd = exec->tree_fd,
-		.keep = { &exec->tar_fd, &exec->texts.config_fd, &exec->texts.manifest_fd,
-			  &exec->result_fd },
+		.tree_fd = job->tree_fd,
+		.keep = { &job->tar_fd, &job->texts.config_fd, &job->texts.manifest_fd,
+			  &job->result_fd },
 		.n_keep = 4,
-		.file_max = exec->max_bytes > UNPACK_MANIFEST_MAX ? exec->max_bytes
-								  : UNPACK_MANIFEST_MAX,
+		.file_max =
+			job->max_bytes > UNPACK_MANIFEST_MAX ? job->max_bytes : UNPACK_MANIFEST_MAX,
 	};
 	auto_close int root = -EBADF;
 	int r;
@@ -153,7 +153,7 @@ static int image_unpack_confined(struct image_unpack_job *exec, int parent,
 	root = path_open(AT_FDCWD, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
-	return unpack_image(root, exec->tar_fd, exec->texts, exec->max_bytes, ret, err);
+	return unpack_image(root, job->tar_fd, job->texts, job->max_bytes, job->which, ret, err);
 }
 
 static int image_unpack_child_main(void *arg, int parent)
@@ -225,13 +225,11 @@ static int image_unpack_read_result(int fd, struct unpack_result *ret, struct ca
 	return 0;
 }
 
-static int image_unpack_run_child(const struct image_work *w, int tar_fd, struct unpack_texts texts,
-				  uint64_t max_bytes, struct unpack_result *ret,
-				  struct cay_err *err)
+static int image_unpack_run_child(const struct image_work *w, struct image_unpack_job *job,
+				  struct unpack_result *ret, struct cay_err *err)
 {
 	auto_close int tree = confine_clone_tree(w->fd), from = -EBADF, to = -EBADF;
 	auto_confined child = CONFINED_INIT;
-	struct image_unpack_job job;
 	int pipes[2], r;
 
 	if (tree < 0)
@@ -240,8 +238,9 @@ static int image_unpack_run_child(const struct image_work *w, int tar_fd, struct
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a pipe");
 	from = pipes[0];
 	to = pipes[1];
-	job = (struct image_unpack_job){ tar_fd, tree, to, texts, max_bytes };
-	r = confine_start_child(image_unpack_child_main, &job, &child, err);
+	job->tree_fd = tree;
+	job->result_fd = to;
+	r = confine_start_child(image_unpack_child_main, job, &child, err);
 	if (r >= 0)
 		r = image_unpack_wait(&child.child, err);
 	if (r >= 0)
@@ -313,9 +312,10 @@ static int image_tar_check_fd(int fd, struct cay_err *err)
 	return 0;
 }
 
-int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_store_added *ret,
-		    struct cay_err *err)
+int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, uint64_t which,
+		    struct image_store_added *ret, struct cay_err *err)
 {
+	struct image_unpack_job job = { .tar_fd = tar_fd, .max_bytes = max_bytes, .which = which };
 	CAY_CLEANUP(unpack_texts_fini) struct unpack_texts texts = UNPACK_TEXTS_INIT;
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF };
 	struct unpack_result u = {};
@@ -331,7 +331,8 @@ int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_
 	if (r < 0)
 		return cay_fail_sys(err, cay_code_from_disk_errno(r), r,
 				    "cannot create a directory for the image");
-	r = image_unpack_run_child(&w, tar_fd, texts, max_bytes, &u, err);
+	job.texts = texts;
+	r = image_unpack_run_child(&w, &job, &u, err);
 	if (r >= 0)
 		r = unpack_texts_seal(&texts, &d, err);
 	if (r >= 0)

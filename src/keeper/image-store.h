@@ -37,7 +37,7 @@ struct image_store_added {
 /* images_fd: images/, open for reading, owned by root; tar_fd: from a client.  Succeeds when the
  * same image exists already; CAY_E_STATE when other files have its digest.  Blocks while unpacking,
  * at most ten minutes.  Leaves nothing on failure. */
-[[nodiscard]] int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes,
+[[nodiscard]] int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, uint64_t which,
 				  struct image_store_added *ret, struct cay_err *err);
 /* An image and its parents, topmost first.  Returns their number; -ENOENT when one does not exist,
  * -ELOOP when there are more than IMAGE_LAYERS_MAX. */

@@ -19,7 +19,7 @@ int verb_image_add(const struct keeper *k, const void *request, int fd, struct v
 {
 	const struct verb_image_add *q = request;
 	struct image_store_added added = { .config_fd = -EBADF };
-	int r = image_store_add(k->images, fd, q->bytes, &added, err);
+	int r = image_store_add(k->images, fd, q->bytes, q->which, &added, err);
 
 	if (r < 0)
 		return r;

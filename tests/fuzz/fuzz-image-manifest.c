@@ -23,11 +23,22 @@ static void check_config(const struct buf *json)
 	CHECK(field_decode(&image_config_table, j, &arena, &c, &err) == 0);
 }
 
+static void check_choice(const struct image_choice *c, int r)
+{
+	CHECK(r < 0 ||
+	      (c->n_images && c->n_images <= MANIFEST_IMAGES_MAX && c->which <= c->n_images));
+	CHECK(r < 0 || c->which || c->n_images == 1);
+	CHECK(c->n_names <= MANIFEST_NAMES_MAX);
+	for (size_t i = 0; i < c->n_names; i++)
+		CHECK(strchr(c->names[i], ':') && strlen(c->names[i]) <= MANIFEST_NAME_MAX);
+}
+
 static int read_config(struct slice text, size_t n_layers, struct cay_err *err)
 {
+	struct image_choice choice = {};
 	struct digest ids[MANIFEST_LAYERS_MAX];
 	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
-	int r = manifest_parse_config(text, n_layers, ids, &json, err);
+	int r = manifest_parse_config(text, n_layers, &choice, ids, &json, err);
 
 	if (r >= 0)
 		check_config(&json);
@@ -47,20 +58,24 @@ static int read_manifest(struct slice text, struct cay_err *err)
 
 static int pick(struct slice text, struct cay_err *err)
 {
+	struct image_choice choice = { .which = text.n % 4 };
 	struct descriptor d;
-	int r = manifest_pick_platform(text, &d, err);
+	int r = manifest_pick_platform(text, &choice, &d, err);
 
 	CHECK(r < 0 || d.media == MEDIA_INDEX || d.media == MEDIA_MANIFEST);
+	check_choice(&choice, r);
 	return r;
 }
 
 static int read_docker(struct slice text, struct cay_err *err)
 {
 	auto_arena arena = ARENA_INIT(KIB(256));
+	struct image_choice choice = { .which = text.n % 4 };
 	struct docker_image image;
-	int r = docker_manifest_parse(text, &arena, &image, err);
+	int r = docker_manifest_parse(text, &choice, &arena, &image, err);
 
 	CHECK(r < 0 || (image.n_layers >= 1 && image.n_layers <= MANIFEST_LAYERS_MAX));
+	check_choice(&choice, r);
 	for (size_t i = 0; r >= 0 && i < image.n_layers; i++)
 		CHECK(image.layers[i][0] && strlen(image.layers[i]) <= LAYOUT_NAME_MAX);
 	return r;

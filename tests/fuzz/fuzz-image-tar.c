@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const struct unpack_texts to = { config, manifest };
 		struct unpack_result u;
 
-		r = unpack_image(root, fd, to, MAX_BYTES, &u, &err);
+		r = unpack_image(root, fd, to, MAX_BYTES, 0, &u, &err);
 	} else {
 		r = apply(root, fd, medias[data[0] & 3], !(data[0] & 4), data + 1, size - 1, &err);
 	}

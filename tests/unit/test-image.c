@@ -161,7 +161,7 @@ static void an_image_gets_the_name_of_its_manifest(void **state)
 	struct digest d;
 	struct stat st;
 
-	if (image_store_add(f->fd, tar, MIB(1), &added, &err) < 0)
+	if (image_store_add(f->fd, tar, MIB(1), 0, &added, &err) < 0)
 		fail_msg("%s", err.msg);
 	config_fd = added.config_fd;
 	memcpy(d.byte, added.digest, sizeof(d.byte));
@@ -192,7 +192,7 @@ static void adding_and_removing_twice_is_success(void **state)
 	struct cay_err err = {};
 
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
+		assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), 0);
 		(void)close(added.config_fd);
 		assert_int_equal(count(f, "tmp"), 0);
 		assert_int_equal(count(f, "sha256"), 1);
@@ -257,11 +257,11 @@ static void the_name_of_another_tree_is_refused(void **state)
 		auto_close int root = -EBADF;
 		struct cay_err err = {};
 
-		row_check(i, image_store_add(f->fd, tar, MIB(1), &added, &err) == 0);
+		row_check(i, image_store_add(f->fd, tar, MIB(1), 0, &added, &err) == 0);
 		(void)close(added.config_fd);
 		root = openat(f->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		row_check(i, plants[i](root) == 0);
-		row_check(i, image_store_add(f->fd, tar, MIB(1), &again, &err) < 0);
+		row_check(i, image_store_add(f->fd, tar, MIB(1), 0, &again, &err) < 0);
 		row_check(i, err.code == CAY_E_STATE && strstr(err.msg, hex));
 		row_check(i, again.config_fd == -EBADF && count(f, "tmp") == 0);
 		err = (struct cay_err){};
@@ -288,7 +288,7 @@ static void only_a_readable_file_is_taken(void **state)
 		struct image_store_added added = { .config_fd = -EBADF };
 		struct cay_err err = {};
 
-		row_check(i, image_store_add(f->fd, fds[i], MIB(1), &added, &err) == -EINVAL);
+		row_check(i, image_store_add(f->fd, fds[i], MIB(1), 0, &added, &err) == -EINVAL);
 		row_check(i, err.code == CAY_E_INVALID && added.config_fd == -EBADF);
 		row_check(i, strstr(err.msg, "not a readable file"));
 		cay_closep(&fds[i]);
@@ -305,11 +305,11 @@ static void what_is_refused_leaves_nothing(void **state)
 	struct image_store_added added;
 	struct cay_err err = {};
 
-	assert_int_equal(image_store_add(f->fd, tar, 4, &added, &err), -E2BIG);
+	assert_int_equal(image_store_add(f->fd, tar, 4, 0, &added, &err), -E2BIG);
 	assert_int_equal(err.code, CAY_E_TOO_LARGE);
 	err = (struct cay_err){};
 	assert_int_equal(ftruncate(tar, 700), 0);
-	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), -EINVAL);
 	assert_int_equal(err.code, CAY_E_INVALID);
 	assert_int_equal(count(f, "tmp") + count(f, "sha256"), 0);
 }
@@ -328,7 +328,7 @@ static void messages_are_printable(void **state)
 	assert_int_equal(archive_write_open_fd(a, tar), ARCHIVE_OK);
 	add_file(a, "index.json", "\x1b[2J", 4);
 	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
-	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), -EINVAL);
 	assert_non_null(strstr(err.msg, "JSON"));
 	for (const char *c = err.msg; *c; c++)
 		assert_true(*c >= ' ' && *c <= '~');
@@ -366,7 +366,7 @@ static void a_disk_becomes_a_layer(void **state)
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct cay_err err = {};
 
-	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), 0);
 	(void)close(added.config_fd);
 	assert_int_equal(image_store_commit(f->fd, &plain, box, added.digest, layer.byte, &err), 0);
 	assert_int_equal(count(f, "tmp"), 0);
@@ -397,7 +397,7 @@ static void layers_are_bounded(void **state)
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct cay_err err = {};
 
-	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), 0);
 	config = added.config_fd;
 	memcpy(below.byte, added.digest, sizeof(below.byte));
 	for (int i = 1; i < IMAGE_LAYERS_MAX; i++) {

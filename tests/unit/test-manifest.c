@@ -97,13 +97,45 @@ static void one_manifest_is_picked(void **)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_buf text = BUF_INIT(KIB(64));
+		struct image_choice choice = {};
 		struct descriptor d = {};
 		struct cay_err err = {};
-		int r = manifest_pick_platform(fill_in(rows[i].index, &text), &d, &err);
+		int r = manifest_pick_platform(fill_in(rows[i].index, &text), &choice, &d, &err);
 
 		row_check(i, r == (rows[i].media ? 0 : -EINVAL));
 		row_check(i, r < 0 || (d.media == rows[i].media && d.size == rows[i].size));
 		row_check(i, r >= 0 || strstr(err.msg, rows[i].why));
+	}
+}
+
+#define OTHER \
+	"'size':6,'digest':'sha256:" \
+	"1000000000000000000000000000000000000000000000000000000000000000'"
+
+static void one_of_several_is_picked_by_its_number(void **)
+{
+	static const char *index =
+		"{'schemaVersion':2,'manifests':["
+		"{'mediaType':'$M'," ONE ",'annotations':{'io.containerd.image.name':'d.io/a:1',"
+		"'org.opencontainers.image.ref.name':'1'}},"
+		"{'mediaType':'$M'," ONE "," THEIRS "},"
+		"{'mediaType':'$M'," OTHER
+		",'annotations':{'org.opencontainers.image.ref.name':'b:1'"
+		"}}]}";
+
+	for (uint64_t which = 0; which <= 3; which++) {
+		struct image_choice choice = { .which = which };
+		auto_buf text = BUF_INIT(KIB(64));
+		struct descriptor d = {};
+		int r = manifest_pick_platform(fill_in(index, &text), &choice, &d, NULL);
+
+		assert_int_equal(choice.n_images, 2);
+		assert_int_equal(r, which == 1 || which == 2 ? 0 : -EINVAL);
+		if (r < 0)
+			continue;
+		assert_int_equal(d.size, which == 1 ? 5 : 6);
+		assert_int_equal(choice.n_names, 1);
+		assert_string_equal(choice.names[0], which == 1 ? "d.io/a:1" : "b:1");
 	}
 }
 
@@ -193,12 +225,15 @@ static void of_a_config_four_things_are_taken(void **)
 		{ "[]", NULL, "object" },
 	};
 
+	static const struct image_choice only = {};
+
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_buf text = BUF_INIT(KIB(64)), json = BUF_INIT(KIB(64)),
 			 want = BUF_INIT(KIB(64));
 		struct digest ids[MANIFEST_LAYERS_MAX];
 		struct cay_err err = {};
-		int r = manifest_parse_config(fill_in(rows[i].text, &text), 1, ids, &json, &err);
+		int r = manifest_parse_config(fill_in(rows[i].text, &text), 1, &only, ids, &json,
+					      &err);
 
 		row_check(i, r == (rows[i].json ? 0 : -EINVAL));
 		if (rows[i].json)
@@ -212,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_manifest_is_picked),
+		cmocka_unit_test(one_of_several_is_picked_by_its_number),
 		cmocka_unit_test(manifests_have_a_config_and_layers),
 		cmocka_unit_test(layers_are_counted),
 		cmocka_unit_test(of_a_config_four_things_are_taken),

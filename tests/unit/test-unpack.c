@@ -36,9 +36,11 @@ static void test_docker_names(void **)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_arena arena = ARENA_INIT(KIB(64));
+		struct image_choice choice = {};
 		struct docker_image image;
 		struct cay_err err = {};
-		int r = docker_manifest_parse(slice_of(rows[i].text), &arena, &image, &err);
+		int r = docker_manifest_parse(slice_of(rows[i].text), &choice, &arena, &image,
+					      &err);
 
 		if (rows[i].why) {
 			assert_true(r < 0);
@@ -48,6 +50,42 @@ static void test_docker_names(void **)
 			assert_string_equal(image.config, "a.json");
 			assert_int_equal(image.n_layers, 1);
 		}
+	}
+}
+
+#define TWO \
+	"[{\"Config\":\"a.json\",\"Layers\":[\"b.tar\"],\"RepoTags\":[\"swe/a:1\",\"swe/" \
+	"a:2\",\"swe/a:1\"]}," \
+	"{\"Config\":\"c.json\",\"Layers\":[\"d.tar\"],\"RepoTags\":[\"no-tag\",\"-:x\",\"a " \
+	"b:1\",7,\"c:1\"]}]"
+
+/* Each is found by its number, with the names that docker would show. */
+static void test_docker_of_several(void **)
+{
+	static const struct {
+		uint64_t which;
+		const char *config, *names; /* NULL: refused */
+	} rows[] = {
+		{ 1, "a.json", "swe/a:1 swe/a:2 " },
+		{ 2, "c.json", "c:1 " },
+		{ 3, NULL, NULL },
+		{ 0, NULL, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_arena arena = ARENA_INIT(KIB(64));
+		struct image_choice choice = { .which = rows[i].which };
+		auto_buf names = BUF_INIT(KIB(4));
+		struct docker_image image;
+		int r = docker_manifest_parse(slice_of(TWO), &choice, &arena, &image, NULL);
+
+		row_check(i, (r >= 0) == (rows[i].config != NULL) && choice.n_images == 2);
+		if (!rows[i].config)
+			continue;
+		assert_string_equal(image.config, rows[i].config);
+		for (size_t k = 0; k < choice.n_names; k++)
+			assert_int_equal(buf_printf(&names, "%s ", choice.names[k]), 0);
+		assert_text(&names, rows[i].names);
 	}
 }
 
@@ -100,7 +138,7 @@ static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t 
 
 	assert_non_null(mkdtemp(dir));
 	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = unpack_image(root, tar, (struct unpack_texts){ config, manifest }, max, &u, err);
+	r = unpack_image(root, tar, (struct unpack_texts){ config, manifest }, max, 0, &u, err);
 	if (r >= 0) {
 		assert_int_equal(faccessat(root, name, F_OK, 0), 0);
 		hash_memfd(manifest, ret);
@@ -170,9 +208,8 @@ static void test_links(void **)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_docker_names),
-		cmocka_unit_test(test_tree),
-		cmocka_unit_test(test_not_a_tree),
+		cmocka_unit_test(test_docker_names), cmocka_unit_test(test_docker_of_several),
+		cmocka_unit_test(test_tree),         cmocka_unit_test(test_not_a_tree),
 		cmocka_unit_test(test_links),
 	};
 

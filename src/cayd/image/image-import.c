@@ -15,10 +15,14 @@
 #define AGAIN_MS 100
 #define DROPS_MAX 600
 
+#define NAMES_MAX 16
+#define NAME_MAX_BYTES 255
+#define OTHERS_MAX 256
+
 struct image_import_job {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: the client left */
-	char *name;
+	struct request *rq;        /* NULL: the client left */
+	char *name, *default_name; /* NULL: not given */
 	int fd;
 	uint64_t written;
 	struct buf piece;
@@ -26,6 +30,16 @@ struct image_import_job {
 	uv_fs_t write;
 	uv_timer_t again;
 	bool writing, ended;
+	/* without a name: the images of the tar, one after the other */
+	uint64_t which, n_images; /* from 1 */
+	struct buf config;        /* of the present one */
+	uint8_t digest[32];
+	uint64_t bytes;
+	const char *names[NAMES_MAX]; /* in the arena */
+	size_t n_names, next_name;
+	struct image_info first; /* the reply; texts in the arena */
+	struct image_other others[OTHERS_MAX];
+	struct arena arena;
 };
 
 static void on_image_import_closed(uv_handle_t *h)
@@ -33,6 +47,7 @@ static void on_image_import_closed(uv_handle_t *h)
 	struct image_import_job *m = h->data;
 
 	free(m->name);
+	free(m->default_name);
 	free(m);
 }
 
@@ -40,6 +55,8 @@ static void image_import_finish(struct image_import_job *m)
 {
 	cay_closep(&m->fd);
 	buf_fini(&m->piece);
+	buf_fini(&m->config);
+	arena_fini(&m->arena);
 	uv_close((uv_handle_t *)&m->again, on_image_import_closed);
 }
 
@@ -192,9 +209,9 @@ void image_unpack_finish(struct cayd *c, const char *name, enum image_origin ori
 		       (struct slice){ config.data, config.len }, on_image_unpack_registered, n);
 }
 
-void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg)
+void image_unpack_start(struct cayd *c, int fd, uint64_t which, keeper_call_fn *fn, void *arg)
 {
-	struct verb_image_add q = { .bytes = IMPORT_UNPACKED_MAX };
+	struct verb_image_add q = { .bytes = IMPORT_UNPACKED_MAX, .which = which };
 
 	c->images_unpacking++;
 	keeper_call(c->keeper, VERB_IMAGE_ADD, &q, fd, fn, arg);
@@ -209,13 +226,160 @@ static void on_image_import_registered(void *arg, const struct image *row,
 	image_import_finish(m);
 }
 
+/* Images of a tar, each under the names that the tar gives it */
+
+static void image_import_schedule_unpack(struct image_import_job *m);
+static void image_import_register_next(struct image_import_job *m);
+
+/* Those before it stay: the import can be repeated. */
+static void image_import_fail_image(struct image_import_job *m, struct cay_err *err)
+{
+	if (m->n_images > 1)
+		(void)cay_err_wrap(err, 0, "image %llu of %llu", (unsigned long long)m->which,
+				   (unsigned long long)m->n_images);
+	image_import_fail(m, err);
+}
+
+static void image_import_reply(struct image_import_job *m)
+{
+	request_reply_outcome(m->rq, &(struct cay_err){}, &image_info_table, &m->first);
+	image_import_finish(m);
+}
+
+/* The reply is sent when the last one is durable; rows may be gone by then. */
+static int image_import_note_row(struct image_import_job *m, const struct image_info *row)
+{
+	const char *name = arena_strndup(&m->arena, row->name, strlen(row->name));
+	const char *digest = arena_strndup(&m->arena, row->digest, strlen(row->digest));
+
+	if (!name || !digest)
+		return -ENOMEM;
+	if (m->first.id.noun == ID_NONE) {
+		m->first = *row;
+		m->first.name = name;
+		m->first.digest = digest;
+		m->first.others.v = m->others;
+	} else if (m->first.others.n < OTHERS_MAX) {
+		m->first.has_others = true;
+		m->others[m->first.others.n++] = (struct image_other){ row->id, name, digest };
+	}
+	return 0;
+}
+
+static void on_image_import_name_registered(void *arg, const struct image *row,
+					    const struct cay_err *outcome)
+{
+	struct image_import_job *m = arg;
+	struct cay_err err = *outcome;
+
+	if (!row)
+		image_orphan_remove(m->cayd, m->digest);
+	/* a later import may have taken the name */
+	if (row && row->info.name && image_import_note_row(m, &row->info) < 0)
+		(void)cay_no_memory(&err);
+	if (err.code)
+		image_import_fail_image(m, &err);
+	else
+		image_import_register_next(m);
+}
+
+static void image_import_register_next(struct image_import_job *m)
+{
+	const char *name;
+
+	if (m->next_name == m->n_names && m->which < m->n_images) {
+		m->which++;
+		image_import_schedule_unpack(m);
+		return;
+	}
+	if (m->next_name == m->n_names) {
+		image_import_reply(m);
+		return;
+	}
+	name = m->names[m->next_name++];
+	image_register(m->cayd->images, name, false, m->digest, m->bytes,
+		       (struct slice){ m->config.data, m->config.len },
+		       on_image_import_name_registered, m);
+}
+
+static bool image_import_name_is_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (!n || n > NAME_MAX_BYTES || !ascii_is_alnum(name[0]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_alnum(name[i]) && !strchr("._-/:", name[i]))
+			return false;
+	return true;
+}
+
+/* The names come from the tar, by way of the unpacker that read it: they are checked as a client's
+ * are. */
+static int image_import_read_names(struct image_import_job *m, struct cay_err *err)
+{
+	auto_arena arena = ARENA_INIT(MIB(1));
+	struct image_config config = {};
+	int r = field_decode_text(&image_config_table,
+				  (struct slice){ m->config.data, m->config.len },
+				  &json_control_limits, &arena, &config, err);
+
+	if (r < 0)
+		return cay_err_wrap(err, r, "read the image's config");
+	m->n_images = config.has_images ? config.images : 1;
+	m->n_names = m->next_name = 0;
+	for (size_t i = 0; config.has_names && i < config.names.n && m->n_names < NAMES_MAX; i++) {
+		const char *name = config.names.v[i];
+
+		if (!image_import_name_is_valid(name))
+			continue;
+		m->names[m->n_names] = arena_strndup(&m->arena, name, strlen(name));
+		m->n_names += m->names[m->n_names] != NULL;
+	}
+	if (!m->n_names && m->default_name && m->n_images == 1)
+		m->names[m->n_names++] = m->default_name;
+	if (m->n_names)
+		return 0;
+	return cay_fail_field(err, CAY_E_INVALID, "name",
+			      "the tar has no name for this image: import it with a name");
+}
+
+static void image_import_take_unpacked(struct image_import_job *m, const struct cay_err *outcome,
+				       const void *reply, int fd)
+{
+	auto_close int config_fd = fd;
+	struct verb_image_add_reply added;
+	struct cay_err err = *outcome;
+
+	m->cayd->images_unpacking--;
+	if (!err.code) {
+		memcpy(&added, reply, sizeof(added));
+		memcpy(m->digest, added.digest, sizeof(m->digest));
+		m->bytes = added.bytes;
+		buf_clear(&m->config);
+		if (image_config_read_fd(config_fd, &m->config) < 0)
+			(void)cay_fail(&err, CAY_E_INTERNAL, "cay-keeper sent no config");
+		else
+			(void)image_import_read_names(m, &err);
+		if (err.code)
+			image_orphan_remove(m->cayd, m->digest);
+	}
+	if (err.code)
+		image_import_fail_image(m, &err);
+	else
+		image_import_register_next(m);
+}
+
 static void on_image_import_unpacked(void *arg, const struct cay_err *outcome, const void *reply,
 				     int fd)
 {
 	struct image_import_job *m = arg;
 
-	image_unpack_finish(m->cayd, m->name, IMAGE_IMPORTED, outcome, reply, fd,
-			    on_image_import_registered, m);
+	if (!m->name)
+		image_import_take_unpacked(m, outcome, reply, fd);
+	else
+		image_unpack_finish(m->cayd, m->name, IMAGE_IMPORTED, outcome, reply, fd,
+				    on_image_import_registered, m);
 }
 
 static void on_image_import_unpack_timer(uv_timer_t *t)
@@ -225,7 +389,7 @@ static void on_image_import_unpack_timer(uv_timer_t *t)
 	if (m->cayd->images_removing)
 		return; /* retried at the next tick */
 	(void)uv_timer_stop(t);
-	image_unpack_start(m->cayd, m->fd, on_image_import_unpacked, m);
+	image_unpack_start(m->cayd, m->fd, m->name ? 0 : m->which, on_image_import_unpacked, m);
 }
 
 static void image_import_schedule_unpack(struct image_import_job *m)
@@ -325,18 +489,25 @@ void op_image_import(struct cayd *c, struct request *rq)
 
 	if (!keeper_is_up(c->keeper))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
-	if (err.code || image_check_room(c->images, q->name, &err) < 0) {
+	if (err.code || (q->name && image_check_room(c->images, q->name, &err) < 0)) {
 		free(m);
 		request_fail(rq, &err);
 		return;
 	}
-	if (!m || !(m->name = strdup(q->name)) || uv_timer_init(&c->loop, &m->again) < 0) {
-		if (m)
+	if (!m || (q->name && !(m->name = strdup(q->name))) ||
+	    (q->default_name && !(m->default_name = strdup(q->default_name))) ||
+	    uv_timer_init(&c->loop, &m->again) < 0) {
+		if (m) {
 			free(m->name);
+			free(m->default_name);
+		}
 		free(m);
 		request_no_memory(rq);
 		return;
 	}
+	m->which = 1;
+	m->config = BUF_INIT(CONFIG_MAX);
+	m->arena = ARENA_INIT(MIB(1));
 	m->again.data = m;
 	m->cayd = c;
 	m->rq = rq;

@@ -328,6 +328,7 @@ void image_register(struct images *all, const char *name, bool pulled,
 	if (r >= 0)
 		r = id_generate(ID_IMAGE, 0, 0, &s.info.id);
 	s.info.created_ns = clk_wall_ns(all->cayd->clk);
+	s.config.has_names = s.config.has_images = false; /* of the tar, not of the image */
 	s.info.digest = image_digest_format(&arena, digest);
 	if (r < 0)
 		(void)cay_err_wrap(&err, r, "read the image's config");

@@ -153,7 +153,7 @@ static void pull_unpack(struct pull *p)
 	}
 	p->state = PULL_UNPACKING;
 	pull_notify_progress(p);
-	image_unpack_start(p->cayd, fd, on_pull_unpacked, p);
+	image_unpack_start(p->cayd, fd, 0, on_pull_unpacked, p);
 }
 
 /* Whether and why to stop. */

@@ -8,7 +8,8 @@
 
 static const struct opt import_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct image_import_query, name), .arg = "NAME",
-	  .help = "Name; by default the last part of the path" },
+	  .help = "Name; by default those in the archive (RepoTags of 'docker save'), or the last "
+		  "part of the path" },
 };
 /* "images/base.tar" and "images/base/" become "base". */
 static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
@@ -100,14 +101,14 @@ static int cmd_image_import_send_all(struct api *a, struct image_tar *l, struct 
 	return r;
 }
 
-int image_import_send(struct cli *c, const char *path, const char *name, struct image_info *ret,
-		      struct cay_err *err)
+static int cmd_image_import_send(struct cli *c, const char *path,
+				 const struct image_import_query *query, struct image_info *ret,
+				 struct cay_err *err)
 {
-	struct image_import_query query = { .name = name };
 	auto_layout layout = IMAGE_TAR_INIT;
 	auto_http h = HTTP_INIT;
 	struct api_call call = { .op = OP_IMAGE_IMPORT,
-				 .query = &query,
+				 .query = query,
 				 .content_type = "application/x-tar" };
 	int r = image_tar_open(&layout, path, err);
 
@@ -122,24 +123,69 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 	return r;
 }
 
+int image_import_send(struct cli *c, const char *path, const char *name, struct image_info *ret,
+		      struct cay_err *err)
+{
+	return cmd_image_import_send(c, path, &(struct image_import_query){ .name = name }, ret,
+				     err);
+}
+
+/* Ids and names of all, when the tar had several. */
+static int cmd_image_import_print(struct cli *c, const struct image_info *made, struct cay_err *err)
+{
+	const struct image_other *others = made->others.v;
+	char id[ID_TEXT_LEN + 1];
+	int r;
+
+	if (c->global.json || !made->others.n)
+		return reply_print(c, OP_IMAGE_IMPORT, made, "id", err);
+	id_format(&made->id, id);
+	r = print_line(err, "%s  %s", id, made->name);
+	for (size_t i = 0; r >= 0 && i < made->others.n; i++) {
+		id_format(&others[i].id, id);
+		r = print_line(err, "%s  %s", id, others[i].name);
+	}
+	return r;
+}
+
+static int cmd_image_import_one(struct cli *c, const char *path, struct cay_err *err)
+{
+	struct image_import_query query = *(const struct image_import_query *)c->args;
+	struct image_info made = {};
+	int r = 0;
+
+	if (!query.name) {
+		query.default_name = cmd_image_import_derive_name(c, path, err);
+		r = query.default_name ? 0 : -EINVAL;
+	}
+	if (r >= 0)
+		r = cmd_image_import_send(c, path, &query, &made, err);
+	return r < 0 ? r : cmd_image_import_print(c, &made, err);
+}
+
 static int cmd_image_import_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	const struct image_import_query *a = c->args;
-	const char *name = a->name ? a->name : cmd_image_import_derive_name(c, w->operands[0], err);
-	struct image_info made = {};
-	int r = name ? image_import_send(c, w->operands[0], name, &made, err) : -EINVAL;
+	int r = 0;
 
-	return r < 0 ? r : reply_print(c, OP_IMAGE_IMPORT, &made, "id", err);
+	if (a->name && w->n_operands > 1)
+		return cay_fail(err, CAY_E_INVALID, "image import: --name is for one PATH");
+	for (size_t i = 0; r >= 0 && i < w->n_operands; i++) {
+		r = cmd_image_import_one(c, w->operands[i], err);
+		if (r < 0 && w->n_operands > 1)
+			r = cay_err_wrap(err, r, "%s", w->operands[i]);
+	}
+	return r;
 }
 
 const struct cmd cmd_image_import = {
-	CMD_USAGE("image import", "[--name NAME] [--json] PATH"),
-	CMD_OPERANDS(1, 1, OPERAND_FILE),
+	CMD_USAGE("image import", "[--name NAME] [--json] PATH..."),
+	CMD_OPERANDS(1, SIZE_MAX, OPERAND_FILE, OPERAND_FILE),
 	CMD_OPTIONS(image_import_query, OPTS(import_rows, 0)),
-	.help = "Import an image from a tar archive or an OCI layout directory",
+	.help = "Import images from tar archives or OCI layout directories",
 	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "
 		"system, or a directory with an OCI layout. - is standard input, which must be a "
-		"tar archive.",
+		"tar archive. Without --name every image in the archive is imported.",
 	.run = cmd_image_import_run,
 };
 

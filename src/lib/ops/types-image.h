@@ -8,7 +8,14 @@ struct image_info {
 	struct id id;
 	const char *name, *digest;
 	uint64_t size_bytes, created_ns, used_ns;
-	bool pulled, has_used;
+	bool pulled, has_used, has_others;
+	struct field_list others; /* struct image_other */
+};
+
+/* A further image or name that the same tar held. */
+struct image_other {
+	struct id id;
+	const char *name, *digest;
 };
 
 struct image_list {
@@ -17,7 +24,7 @@ struct image_list {
 };
 
 struct image_import_query {
-	const char *name;
+	const char *name, *default_name;
 };
 
 struct image_prune {
@@ -58,5 +65,10 @@ struct image_config {
 	const char *user, *cwd;
 	struct field_texts argv; /* its ENTRYPOINT and CMD */
 	bool has_argv;
+	/* from the unpacker only: how many images the tar holds, and its names for this one */
+	struct field_texts names;
+	bool has_names;
+	uint64_t images;
+	bool has_images;
 };
 #endif

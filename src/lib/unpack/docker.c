@@ -37,8 +37,22 @@ static int docker_manifest_read_layers(const json_t *list, struct arena *arena,
 	return 0;
 }
 
-int docker_manifest_parse(struct slice text, struct arena *arena, struct docker_image *ret,
-			  struct cay_err *err)
+static void docker_manifest_take_tags(const json_t *image, struct image_choice *choice)
+{
+	size_t i;
+	json_t *j;
+
+	json_array_foreach(json_object_get(image, "RepoTags"), i, j)
+	{
+		const char *name = json_string_value(j);
+
+		if (name && strlen(name) == json_string_length(j))
+			image_choice_add_name(choice, name);
+	}
+}
+
+int docker_manifest_parse(struct slice text, struct image_choice *choice, struct arena *arena,
+			  struct docker_image *ret, struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *one;
@@ -49,9 +63,11 @@ int docker_manifest_parse(struct slice text, struct arena *arena, struct docker_
 		return r;
 	if (!json_is_array(j) || !json_array_size(j))
 		return cay_fail(err, CAY_E_INVALID, "holds no image");
-	if (json_array_size(j) > 1)
-		return cay_fail(err, CAY_E_INVALID, "holds several images; bring one at a time");
-	one = json_array_get(j, 0);
+	r = image_choice_check(choice, json_array_size(j), err);
+	if (r < 0)
+		return r;
+	one = json_array_get(j, choice->which ? choice->which - 1 : 0);
+	docker_manifest_take_tags(one, choice);
 	ret->config = docker_manifest_read_name(json_object_get(one, "Config"), arena);
 	if (!ret->config)
 		return cay_fail(err, CAY_E_INVALID, "'Config' is not a file's name");
@@ -85,19 +101,60 @@ static int docker_archive_add_layers(struct oci_layout *l, const struct docker_i
 	return 0;
 }
 
-int docker_archive_read(struct oci_layout *l, struct manifest *ret, struct buf *ret_config,
-			struct cay_err *err)
+static int docker_manifest_read_text(const struct oci_layout *l, struct buf *ret,
+				     struct cay_err *err)
 {
 	const struct oci_layout_file *f = oci_layout_find_file(l, "manifest.json");
+
+	return f ? oci_layout_read_file(l, f, ret, err)
+		 : cay_fail(err, CAY_E_INVALID, "is not in the archive");
+}
+
+/* Whether "blobs/sha256/HEX" or "HEX.json" names the config with this digest. */
+static bool docker_config_is(const json_t *image, const struct digest *config)
+{
+	const char *name = json_string_value(json_object_get(image, "Config"));
+	char hex[DIGEST_HEX_LEN + 1];
+
+	digest_format_hex(config, hex);
+	return name && strstr(name, hex);
+}
+
+void docker_archive_read_names(const struct oci_layout *l, const struct digest *config,
+			       struct image_choice *choice)
+{
+	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
+	struct image_choice named = {};
+	auto_json j = NULL;
+	json_t *image;
+	size_t i;
+
+	if (docker_manifest_read_text(l, &text, NULL) < 0 ||
+	    json_parse((struct slice){ text.data, text.len }, &limits, &j, NULL) < 0)
+		return;
+	json_array_foreach(j, i, image)
+	{
+		if (docker_config_is(image, config))
+			docker_manifest_take_tags(image, &named);
+	}
+	if (!named.n_names)
+		return;
+	memcpy(choice->names, named.names, sizeof(named.names));
+	choice->n_names = named.n_names;
+}
+
+int docker_archive_read(struct oci_layout *l, struct image_choice *choice, struct manifest *ret,
+			struct buf *ret_config, struct cay_err *err)
+{
+	const struct oci_layout_file *f;
 	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
 	auto_arena arena = ARENA_INIT(KIB(256));
 	struct docker_image image;
-	int r = f ? oci_layout_read_file(l, f, &text, err)
-		  : cay_fail(err, CAY_E_INVALID, "is not in the archive");
+	int r = docker_manifest_read_text(l, &text, err);
 
 	if (r >= 0)
-		r = docker_manifest_parse((struct slice){ text.data, text.len }, &arena, &image,
-					  err);
+		r = docker_manifest_parse((struct slice){ text.data, text.len }, choice, &arena,
+					  &image, err);
 	if (r < 0)
 		return cay_err_wrap(err, r, "manifest.json");
 	*ret = (struct manifest){};

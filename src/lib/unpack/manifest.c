@@ -99,11 +99,68 @@ static bool manifest_is_our_platform(const json_t *descriptor, bool *ret_silent)
 	       json_text_eq(json_object_get(p, "architecture"), OUR_ARCH);
 }
 
-/* Several names of one image are one image. */
-static int manifest_pick_from_list(const json_t *list, bool any_platform, struct descriptor *ret,
+/* NAME:TAG of letters, digits and "._-/:", as docker has them. */
+static bool image_choice_name_is_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (!n || n > MANIFEST_NAME_MAX || !strchr(name, ':') || !ascii_is_alnum(name[0]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_alnum(name[i]) && !strchr("._-/:", name[i]))
+			return false;
+	return true;
+}
+
+void image_choice_add_name(struct image_choice *c, const char *name)
+{
+	if (!image_choice_name_is_valid(name) || c->n_names == MANIFEST_NAMES_MAX)
+		return;
+	for (size_t i = 0; i < c->n_names; i++)
+		if (str_eq(c->names[i], name))
+			return;
+	memcpy(c->names[c->n_names++], name, strlen(name) + 1);
+}
+
+int image_choice_check(struct image_choice *c, size_t n, struct cay_err *err)
+{
+	c->n_images = n;
+	if (n > MANIFEST_IMAGES_MAX)
+		return cay_fail(err, CAY_E_TOO_LARGE, "holds %zu images, at most %d may be", n,
+				MANIFEST_IMAGES_MAX);
+	if (!c->which && n > 1)
+		return cay_fail(err, CAY_E_INVALID,
+				"holds several images; import them without a name, or one at a "
+				"time");
+	if (c->which > n)
+		return cay_fail(err, CAY_E_INVALID, "holds %zu images", n);
+	return 0;
+}
+
+/* The names that builders give in annotations: containerd's is whole, OCI's may be a tag alone. */
+static void manifest_take_annotations(const json_t *descriptor, struct image_choice *choice)
+{
+	static const char *const keys[] = { "io.containerd.image.name",
+					    "org.opencontainers.image.ref.name" };
+	const json_t *all = json_object_get(descriptor, "annotations");
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *name = json_string_value(json_object_get(all, keys[i]));
+
+		if (name)
+			image_choice_add_name(choice, name);
+		if (choice->n_names)
+			return;
+	}
+}
+
+/* Several names of one image are one image.  The number found; the chosen one in *ret. */
+static int manifest_pick_from_list(const json_t *list, bool any_platform,
+				   struct image_choice *choice, struct descriptor *ret,
 				   struct cay_err *err)
 {
-	size_t found = 0, i;
+	struct digest found[MANIFEST_IMAGES_MAX + 1];
+	size_t n = 0, at, i;
 	json_t *j;
 
 	json_array_foreach(list, i, j)
@@ -115,19 +172,24 @@ static int manifest_pick_from_list(const json_t *list, bool any_platform, struct
 		if (r < 0)
 			return r;
 		if ((d.media != MEDIA_INDEX && d.media != MEDIA_MANIFEST) ||
-		    (!ours && !(any_platform && silent)) ||
-		    (found && digest_eq(&d.digest, &ret->digest)))
+		    (!ours && !(any_platform && silent)))
 			continue;
-		if (found++)
-			return cay_fail(err, CAY_E_INVALID,
-					"the index holds several images for linux/" OUR_ARCH
-					"; bring one at a time");
+		for (at = 0; at < n && !digest_eq(&d.digest, &found[at]); at++)
+			;
+		if (at == ARRAY_SIZE(found))
+			continue; /* too many already */
+		if (at == n)
+			found[n++] = d.digest;
+		if (at + 1 != (choice->which ? choice->which : 1))
+			continue;
 		*ret = d;
+		manifest_take_annotations(j, choice);
 	}
-	return found > 0;
+	return (int)n;
 }
 
-int manifest_pick_platform(struct slice index, struct descriptor *ret, struct cay_err *err)
+int manifest_pick_platform(struct slice index, struct image_choice *choice, struct descriptor *ret,
+			   struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *list;
@@ -139,12 +201,14 @@ int manifest_pick_platform(struct slice index, struct descriptor *ret, struct ca
 	if (!json_is_array(list) || !json_array_size(list))
 		return cay_fail(err, CAY_E_INVALID, "the index holds no image");
 	/* one that names our platform before those that name none */
-	r = manifest_pick_from_list(list, /* any_platform= */ false, ret, err);
+	r = manifest_pick_from_list(list, /* any_platform= */ false, choice, ret, err);
 	if (r == 0)
-		r = manifest_pick_from_list(list, /* any_platform= */ true, ret, err);
+		r = manifest_pick_from_list(list, /* any_platform= */ true, choice, ret, err);
 	if (r == 0)
 		return cay_fail(err, CAY_E_INVALID, "the index holds no image for linux/" OUR_ARCH);
-	return r < 0 ? r : 0;
+	if (r > 0)
+		r = image_choice_check(choice, (size_t)r, err);
+	return r < 0 ? cay_err_wrap(err, r, "index.json") : 0;
 }
 
 int manifest_check_layers(const json_t *list, struct cay_err *err)
@@ -354,8 +418,10 @@ static int manifest_copy_argv(const json_t *config, json_t *to, struct cay_err *
 	return r == -ENOMEM ? cay_no_memory(err) : r;
 }
 
-static int manifest_encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
+static int manifest_encode_config(const json_t *config, const struct image_choice *choice,
+				  struct buf *ret, struct cay_err *err)
 {
+	const char *names[MANIFEST_NAMES_MAX];
 	auto_arena arena = ARENA_INIT(MIB(1));
 	auto_json env = json_object();
 	auto_json j = json_object();
@@ -376,6 +442,12 @@ static int manifest_encode_config(const json_t *config, struct buf *ret, struct 
 		r = field_decode(&image_config_table, j, &arena, &c, err);
 	if (r < 0)
 		return cay_err_wrap(err, r, "config");
+	for (size_t i = 0; i < choice->n_names; i++)
+		names[i] = choice->names[i];
+	c.names = (struct field_texts){ .v = names, .n = choice->n_names };
+	c.has_names = choice->n_names > 0;
+	c.images = choice->n_images;
+	c.has_images = choice->n_images > 1;
 	field_encode(&image_config_table, NULL, &c, &w);
 	r = jw_finish(&w);
 	if (r == -ENOBUFS)
@@ -384,7 +456,7 @@ static int manifest_encode_config(const json_t *config, struct buf *ret, struct 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the config") : 0;
 }
 
-int manifest_parse_config(struct slice text, size_t n_layers,
+int manifest_parse_config(struct slice text, size_t n_layers, const struct image_choice *choice,
 			  struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct buf *ret,
 			  struct cay_err *err)
 {
@@ -399,5 +471,5 @@ int manifest_parse_config(struct slice text, size_t n_layers,
 	    !json_text_eq(json_object_get(j, "architecture"), OUR_ARCH))
 		return cay_fail(err, CAY_E_INVALID, "the image is not for linux/" OUR_ARCH);
 	r = manifest_parse_diff_ids(j, n_layers, diff_ids, err);
-	return r < 0 ? r : manifest_encode_config(json_object_get(j, "config"), ret, err);
+	return r < 0 ? r : manifest_encode_config(json_object_get(j, "config"), choice, ret, err);
 }

@@ -30,15 +30,34 @@ enum media {
 	MEDIA_NUM
 };
 
+#define MANIFEST_IMAGES_MAX 64 /* in one tar */
+#define MANIFEST_NAMES_MAX 16  /* of one image */
+#define MANIFEST_NAME_MAX 255
+
+/* One of the images in a tar. */
+struct image_choice {
+	uint64_t which;  /* wanted: from 1, or 0 for the only one */
+	size_t n_images; /* found */
+	/* How the tar calls the one that was chosen: NAME:TAG.  Nobody vouches for it. */
+	char names[MANIFEST_NAMES_MAX][MANIFEST_NAME_MAX + 1];
+	size_t n_names;
+};
+
+/* Whether there is such an image among the n that were found; -EINVAL. */
+[[nodiscard]] int image_choice_check(struct image_choice *c, size_t n, struct cay_err *err);
+/* Take a name; one that is not like NAME:TAG, or one too many, is left out. */
+void image_choice_add_name(struct image_choice *c, const char *name);
+
 struct manifest {
 	struct descriptor config;
 	struct descriptor layers[MANIFEST_LAYERS_MAX];
 	size_t n_layers; /* 1 or more */
 };
 
-/* The manifest for this machine, or an index that contains it (see ret->media). */
-[[nodiscard]] int manifest_pick_platform(struct slice index, struct descriptor *ret,
-					 struct cay_err *err);
+/* The manifest for this machine, or an index that contains it (see ret->media): the only one, or
+ * the chosen one of several images. */
+[[nodiscard]] int manifest_pick_platform(struct slice index, struct image_choice *choice,
+					 struct descriptor *ret, struct cay_err *err);
 [[nodiscard]] int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err);
 /* A list of layers from any source: not empty, and not too long. */
 struct json_t;
@@ -50,6 +69,7 @@ struct json_t;
 					struct cay_err *err);
 /* n_layers digests of the uncompressed layers, and struct image_config as JSON. */
 [[nodiscard]] int manifest_parse_config(struct slice text, size_t n_layers,
+					const struct image_choice *choice,
 					struct digest diff_ids[static MANIFEST_LAYERS_MAX],
 					struct buf *ret, struct cay_err *err);
 #endif

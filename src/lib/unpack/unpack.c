@@ -17,25 +17,30 @@ static struct slice unpack_buf_slice(const struct buf *b)
 }
 
 /* index.json -> manifest, or index.json -> index -> manifest, and no further. */
-static int unpack_find_manifest(const struct oci_layout *l, struct manifest *ret,
-				struct buf *ret_text, struct cay_err *err)
+static int unpack_find_manifest(const struct oci_layout *l, struct image_choice *choice,
+				struct manifest *ret, struct buf *ret_text, struct cay_err *err)
 {
+	struct image_choice only = {};
 	auto_buf index = BUF_INIT(LAYOUT_JSON_MAX), nested = BUF_INIT(LAYOUT_JSON_MAX);
 	struct descriptor d = {};
 	int r = oci_layout_read_index(l, &index, err);
 
 	if (r >= 0)
-		r = manifest_pick_platform(unpack_buf_slice(&index), &d, err);
+		r = manifest_pick_platform(unpack_buf_slice(&index), choice, &d, err);
 	if (r >= 0 && d.media == MEDIA_INDEX) {
 		r = oci_layout_read_blob(l, &d, &nested, err);
 		if (r >= 0)
-			r = manifest_pick_platform(unpack_buf_slice(&nested), &d, err);
+			r = manifest_pick_platform(unpack_buf_slice(&nested), &only, &d, err);
 		if (r >= 0 && d.media == MEDIA_INDEX)
 			r = cay_fail(err, CAY_E_INVALID, "an index in an index in an index");
 	}
 	if (r >= 0)
 		r = oci_layout_read_blob(l, &d, ret_text, err);
-	return r < 0 ? r : manifest_parse(unpack_buf_slice(ret_text), ret, err);
+	if (r >= 0)
+		r = manifest_parse(unpack_buf_slice(ret_text), ret, err);
+	if (r >= 0)
+		docker_archive_read_names(l, &ret->config.digest, choice);
+	return r;
 }
 
 /* The tar is the one layer. */
@@ -62,20 +67,22 @@ static int unpack_read_tree(struct oci_layout *l, struct manifest *m, struct buf
 }
 
 /* One that has no manifest gets the one it would have had. */
-static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct buf *text,
-			     struct buf *config, struct cay_err *err)
+static int unpack_read_image(struct oci_layout *l, struct image_choice *choice, struct manifest *m,
+			     struct buf *text, struct buf *config, struct cay_err *err)
 {
 	int r;
 
 	switch (oci_layout_detect_kind(l)) {
 	case LAYOUT_OCI:
-		r = unpack_find_manifest(l, m, text, err);
+		r = unpack_find_manifest(l, choice, m, text, err);
 		return r < 0 ? r : oci_layout_read_blob(l, &m->config, config, err);
 	case LAYOUT_DOCKER:
-		r = docker_archive_read(l, m, config, err);
+		r = docker_archive_read(l, choice, m, config, err);
 		break;
 	case LAYOUT_TREE:
-		r = unpack_read_tree(l, m, config, err);
+		r = image_choice_check(choice, 1, err);
+		if (r >= 0)
+			r = unpack_read_tree(l, m, config, err);
 		break;
 	case LAYOUT_NONE:
 	default:
@@ -87,11 +94,12 @@ static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct bu
 }
 
 static int unpack_write_config(struct slice text, size_t n_layers,
+			       const struct image_choice *choice,
 			       struct digest diff_ids[static MANIFEST_LAYERS_MAX], int fd,
 			       struct cay_err *err)
 {
 	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
-	int r = manifest_parse_config(text, n_layers, diff_ids, &json, err);
+	int r = manifest_parse_config(text, n_layers, choice, diff_ids, &json, err);
 
 	if (r < 0)
 		return r;
@@ -106,9 +114,10 @@ static int unpack_write_manifest(const struct buf *text, int fd, struct cay_err 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the manifest") : 0;
 }
 
-int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_bytes,
+int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_bytes, uint64_t which,
 		 struct unpack_result *ret, struct cay_err *err)
 {
+	struct image_choice choice = { .which = which };
 	struct layer_budget left = { max_bytes, max_bytes, LAYER_ENTRIES_MAX, 0 };
 	struct digest diff_ids[MANIFEST_LAYERS_MAX];
 	auto_buf config = BUF_INIT(MANIFEST_CONFIG_MAX), text = BUF_INIT(LAYOUT_JSON_MAX);
@@ -120,11 +129,11 @@ int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_byte
 	if (r >= 0)
 		r = oci_layout_open(plain >= 0 ? plain : tar_fd, &layout, err);
 	if (r >= 0)
-		r = unpack_read_image(&layout, &m, &text, &config, err);
+		r = unpack_read_image(&layout, &choice, &m, &text, &config, err);
 	if (r >= 0)
 		r = unpack_write_manifest(&text, to.manifest_fd, err);
 	if (r >= 0)
-		r = unpack_write_config(unpack_buf_slice(&config), m.n_layers, diff_ids,
+		r = unpack_write_config(unpack_buf_slice(&config), m.n_layers, &choice, diff_ids,
 					to.config_fd, err);
 	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
 		r = layer_apply(root, &layout, &m.layers[i], &diff_ids[i], i == 0, &left, err);

@@ -18,7 +18,8 @@ struct unpack_result {
 	uint64_t skipped; /* devices, fifos and sockets that were left out */
 };
 
-/* root: an empty directory. */
+/* root: an empty directory.  which: 0 for the only image in the tar, or the number of one of
+ * several, from 1; the config says how many there are and how the tar calls this one. */
 [[nodiscard]] int unpack_image(int root, int tar_fd, struct unpack_texts to, uint64_t max_bytes,
-			       struct unpack_result *ret, struct cay_err *err);
+			       uint64_t which, struct unpack_result *ret, struct cay_err *err);
 #endif

@@ -87,6 +87,7 @@ static const struct verb_field list_fields[] = {
 };
 static const struct verb_field image_add_fields[] = {
 	F(image_add, bytes, VK_U64, 1, DISK_MAX),
+	F(image_add, which, VK_U64, 0, VERB_IMAGES_MAX),
 	{},
 };
 static const struct verb_field image_remove_fields[] = {

@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 11
+#define VERB_ABI 12
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -119,11 +119,14 @@ struct verb_list {
 };
 static_assert(sizeof(struct verb_list) == 40);
 
+#define VERB_IMAGES_MAX 64 /* in one tar */
+
 struct verb_image_add {
 	struct verb_head head;
 	uint64_t bytes; /* most bytes of unpacked files */
+	uint64_t which; /* 0: the only image in the tar; or the first, the second ... of several */
 };
-static_assert(sizeof(struct verb_image_add) == 24);
+static_assert(sizeof(struct verb_image_add) == 32);
 
 struct verb_image_remove {
 	struct verb_head head;

@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 		(void)fprintf(stderr, "usage: image-add DIR TAR MAXBYTES\n");
 		return 2;
 	}
-	r = image_store_add(dir, tar, max, &added, &err);
+	r = image_store_add(dir, tar, max, 0, &added, &err);
 	(void)getrusage(RUSAGE_CHILDREN, &usage);
 	printf("rss %ld\n", usage.ru_maxrss);
 	if (r >= 0)
