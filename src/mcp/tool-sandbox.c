@@ -84,9 +84,9 @@ static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
 }
 
 static const char *const end_words[END_NUM_REASONS] = {
-#define CAY_TOOL_END(sym, words) [END_##sym] = words,
-#include "mcp/ends.def"
-#undef CAY_TOOL_END
+#define CAY_REASON(sym, name, process, pid1, sandbox, words, advice) [END_##sym] = words,
+#include "ops/reasons.def"
+#undef CAY_REASON
 };
 
 static enum end_reason tool_sandbox_end_reason(const json_t *end)

@@ -327,8 +327,8 @@ static const struct {
 	{ "exec", OWN_ROW("terminated", END("oom")), 0, "",
 	  OWN ", has ended: it exceeded its memory limit, d; its files, processes and shells are "
 	      "lost" },
-	{ "exec", OWN_ROW("ending", END("idle")), 0, "", "it was idle for too long" },
-	{ "exec", OWN_ROW("failed", END("node_lost")), 0, "", "the server restarted" },
+	{ "exec", OWN_ROW("ending", END("idle")), 0, "", "idle timeout reached" },
+	{ "exec", OWN_ROW("failed", END("node_lost")), 0, "", "lost when the node restarted" },
 	{ "exec", OWN_ROW("failed", END("start_failed")), TOOL_NEXT_CALL, "", NULL },
 	{ "exec", OWN_ROW("failed", END("other")), 0, "", "for an unknown reason" },
 	{ "sandbox_delete", "{\"sandboxes\":[]}", TOOL_FINISHED, "", NULL },

@@ -352,11 +352,17 @@ const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 	return &sb->info;
 }
 
+/* How long an ended sandbox can still be read; one that failed, long enough to find out why. */
+static uint64_t sandbox_record_ns(const struct cayd *c, bool failed)
+{
+	uint64_t kept = c->settings.record_ttl_ms * NS_PER_MS;
+
+	return failed && kept < FAILED_KEPT_NS ? FAILED_KEPT_NS : kept;
+}
+
 void sandbox_state_changed(struct sandbox *sb, unsigned before)
 {
 	struct sandboxes *all = sb->cayd->sandboxes;
-	uint64_t kept = sb->cayd->settings.record_ttl_ms * NS_PER_MS;
-
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	if (sb->life.state != SB_PAUSED)
@@ -376,9 +382,9 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	sandbox_drop_private(sb); /* before its row is written */
 	ended_add(&all->ended, sb);
 	all->n_ended++;
-	if (sb->life.failed && kept < FAILED_KEPT_NS)
-		kept = FAILED_KEPT_NS;
-	sb->forget_boot_ns = sb->changed_boot_ns + (sb->life.warm ? 0 : kept);
+	sb->forget_boot_ns =
+		sb->changed_boot_ns +
+		(sb->life.warm ? 0 : sandbox_record_ns(sb->cayd, sb->life.state == SB_FAILED));
 }
 
 static struct sandbox *sandbox_alloc(struct sandboxes *all)
@@ -632,8 +638,8 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	sb->info.end.signal = sandbox_copy_text(sb, from->end.signal);
 	sb->idempotency_key = sandbox_copy_text(sb, record->key);
 	sb->idempotency_hash = sandbox_copy_text(sb, record->key_body);
-	sb->forget_boot_ns =
-		clk_boot_ns(all->cayd->clk) + all->cayd->settings.record_ttl_ms * NS_PER_MS;
+	sb->forget_boot_ns = clk_boot_ns(all->cayd->clk) +
+			     sandbox_record_ns(all->cayd, life->state == SB_FAILED);
 	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !sb->info.image ||
 	    (sb->idempotency_key && !sb->idempotency_hash) ||
 	    hex_decode(record->image_digest, strlen(record->image_digest), sb->image, 32) < 0 ||

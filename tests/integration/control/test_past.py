@@ -210,6 +210,23 @@ def gone(c, box):
         return e.code == "not_found"
 
 
+def test_an_ended_sandbox_is_read_for_as_long_as_the_settings_say():
+    """limits.record_ttl: one that is long past is gone, one that runs or has failed is not; in a journal read again as well."""
+    with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1h"}) as c:
+        c.image_import("tiny", tiny())
+        ended, live = ended_box(c), c.create("tiny")
+        failed = c.create("tiny", entrypoint=["sh", "-c", "exit 3"], on_exit="end")
+        wait_for("its end", lambda: c.get(failed)["state"] == "failed", 20)
+        restart(c, "cayd")
+        assert c.get(ended)["end"]["reason"] == "killed"
+        c.kill_daemon("cayd")
+        c.env["CAY_LIMITS_RECORD_TTL"] = "1s"
+        c.start_cayd()
+        wait_for("the record to be forgotten", lambda: gone(c, ended), 20)
+        assert ended not in {s["id"] for s in c.call("GET", "/v1/sandboxes")["sandboxes"]}
+        assert (c.get(live)["state"], c.get(failed)["state"]) == ("running", "failed"), "a failed one is kept for an hour"
+
+
 def test_a_key_outlives_the_record_of_its_sandbox():
     """A record goes by number or by time; its key by time alone, also over a restart."""
     with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
