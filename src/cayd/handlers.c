@@ -12,6 +12,7 @@
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
+#include "cayd/tenant/tenant.h"
 #include "cayd/upload/upload.h"
 #include "net/relay.h"
 #include "text/label-selector.h"
@@ -78,9 +79,21 @@ void op_system_tools(struct cayd *c, struct request *rq)
 	static_page_reply(rq, &page_tools, "application/json");
 }
 
+/* The caller's own sandbox; an operator's may be of any tenant. */
+static struct sandbox *sandbox_find_to_administer(struct cayd *c, struct request *rq)
+{
+	const struct actor *who = &rq->actor;
+	struct sandbox *sb = sandbox_find(c->sandboxes, &rq->match.params[0]);
+
+	if (sb && who->scope == SCOPE_OPERATOR && !who->group[0] && !who->one_sandbox &&
+	    tenant_get_info(c, &sb->info.tenant)) /* not a warm one, nor one of a build */
+		return sb;
+	return sandbox_find_of_request(c, rq);
+}
+
 void op_sandbox_get(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct sandbox *sb = sandbox_find_to_administer(c, rq);
 
 	if (sb) /* the reply must hold after a crash */
 		sandbox_reply_when(sb, rq, WAIT_SAVED);
@@ -88,11 +101,13 @@ void op_sandbox_get(struct cayd *c, struct request *rq)
 
 void op_sandbox_delete(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct sandbox *sb = sandbox_find_to_administer(c, rq);
 
 	if (!sb)
 		return;
-	sandbox_end(sb, END_KILLED, "deleted by a client");
+	sandbox_end(sb, END_KILLED,
+		    id_eq(&sb->info.tenant, &rq->actor.tenant) ? "deleted by a client"
+							       : "deleted by an operator");
 	sandbox_reply_when(sb, rq, keeper_is_up(c->keeper) ? WAIT_ENDED : WAIT_ENDING);
 }
 
@@ -188,6 +203,7 @@ static bool sandbox_matches_query(const struct sandbox_info *s, const struct san
 void op_sandbox_list(struct cayd *c, struct request *rq)
 {
 	struct sandbox_query *q = rq->query;
+	const struct id *tenant = q->tenant.noun ? &q->tenant : &rq->actor.tenant;
 	uint64_t before, last = 0;
 	struct cay_err err = {};
 	bool unsaved = false;
@@ -196,7 +212,13 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 
 	if (!request_bind_group(rq, &q->group) || !cursor_parse(rq, q->cursor, &before))
 		return;
-	if (q->state && !sandbox_state_is_known(q->state))
+	if (!id_eq(tenant, &rq->actor.tenant) &&
+	    (rq->actor.scope != SCOPE_OPERATOR || rq->actor.group[0]))
+		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "tenant",
+				     "only an operator may list sandboxes of another tenant");
+	else if (!tenant_get_info(c, tenant))
+		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
+	else if (q->state && !sandbox_state_is_known(q->state))
 		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
 				     q->state);
 	if (err.code || (q->label && label_selector_check(slice_of(q->label), &err) < 0)) {
@@ -204,7 +226,7 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 		return;
 	}
 	list_page_begin(&page, "sandboxes");
-	sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, before);
+	sb = sandbox_find_before(c->sandboxes, tenant, before);
 	for (; sb && page.rows < q->limit; sb = sandbox_next_of_tenant(sb)) {
 		if (sandbox_matches_query(&sb->info, q) && !sb->life.claimed) {
 			if (!list_page_add(&page, &sandbox_info_table, sandbox_describe(sb)))

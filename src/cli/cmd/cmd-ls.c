@@ -5,7 +5,7 @@
 struct ls_args {
 	bool all;
 	unsigned state; /* SB_NUM_STATES: any that has not ended */
-	const char *group, *label;
+	const char *group, *label, *tenant;
 };
 
 #define AT(m) offsetof(struct ls_args, m)
@@ -18,6 +18,8 @@ static const struct opt rows[] = {
 	  .help = "Only this group" },
 	{ "label", 0, OPT_TEXT, AT(label), .arg = "LABELS",
 	  .help = "Only sandboxes with these labels, as in team=blue,run" },
+	{ "tenant", 0, OPT_TEXT, AT(tenant), .operand = OPERAND_TENANT, .arg = "NAME|ID",
+	  .help = "Sandboxes of this tenant; for an operator, who can remove them by id" },
 };
 
 static const struct column columns[] = {
@@ -34,7 +36,8 @@ static int cmd_ls_run(struct cli *c, const struct opt_words *w, struct cay_err *
 {
 	const struct ls_args *a = c->args;
 	struct sandbox_query which = { .group = a->group, .label = a->label };
-	if (w->n_operands && (a->all || a->state != SB_NUM_STATES || a->group || a->label))
+	if (w->n_operands &&
+	    (a->all || a->state != SB_NUM_STATES || a->group || a->label || a->tenant))
 		return cay_fail(err, CAY_E_INVALID, "ls: only --json can be used with NAME:PATH");
 	if (w->n_operands)
 		return file_names_print_dir(c, w->operands[0], c->global.json, err);
@@ -44,6 +47,12 @@ static int cmd_ls_run(struct cli *c, const struct opt_words *w, struct cay_err *
 		which.state = sandbox_state_names[a->state];
 	else if (!a->all)
 		which.state = "live";
+	if (a->tenant) {
+		int r = api_find_tenant(&c->api, a->tenant, &which.tenant, err);
+
+		if (r < 0)
+			return r;
+	}
 	return list_print(c, &(struct api_call){ .op = OP_SANDBOX_LIST, .query = &which }, columns,
 			  NULL, err);
 }

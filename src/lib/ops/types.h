@@ -236,6 +236,7 @@ struct sandbox_revoke {
 struct sandbox_query {
 	uint64_t limit;
 	const char *cursor, *state, *group, *name, *label;
+	struct id tenant; /* no noun: the caller's */
 };
 
 struct group_query {

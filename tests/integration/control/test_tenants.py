@@ -195,8 +195,11 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
         assert all_there_is(daemon, tenants) == before
 
 
-@pytest.mark.parametrize("operation", named(o for o in OPERATIONS if o.inside))
-@pytest.mark.parametrize("scope", ["write", "operator"])
+ADMINISTERED = ("sandbox.get", "sandbox.delete")  # an operator may: test_an_operator_can_end_any_tenants_sandbox
+
+
+@pytest.mark.parametrize("scope,operation", [pytest.param(s, o, id=f"{s}-{o.name}") for s in ("write", "operator") for o in OPERATIONS
+                                             if o.inside and not (s == "operator" and o.name in ADMINISTERED)])
 def test_a_foreign_sandbox_is_an_absent_one(daemon, tenants, operation, scope):
     """The same status and the same words."""
     victim = asks(daemon, "write", tenants[0])
@@ -489,7 +492,7 @@ def test_tenants_and_keys_outlive_cayd(own):
     assert [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")] == tables
     assert check(own, first) == check(own, second) == actor("read", tenant["id"], key) and check(own, gone) is None
     assert asks(own, "read", tenant["id"]).get(box)["state"] == "running"
-    refused("not_found", own.get, box)
+    refused("not_found", asks(own, "write").get, box)
     assert asks(own, "read", tenant["id"]).call("GET", "/v1/events")["events"][0] == events[0]
     assert box not in str(own.call("GET", "/v1/events"))
     text = b""
@@ -597,3 +600,24 @@ def test_an_edge_cannot_lift_a_group(daemon, tenants):
         with pytest.raises(ApiError) as no:
             daemon.edge(who + lie, made["secret"]).call("GET", "/v1/sandboxes")
         assert no.value.status == 401
+
+
+def test_an_operator_can_end_any_tenants_sandbox(own):
+    """And see that it is there; what is inside stays the tenant's."""
+    other = own.call("POST", "/v1/tenants", {"name": "other"})["id"]
+    theirs, stranger = asks(own, "write", other), asks(own, "write", own.call("POST", "/v1/tenants", {"name": "third"})["id"])
+    box, spare = theirs.create("tiny", name="mine"), theirs.create("tiny")
+    assert own.call("GET", "/v1/sandboxes")["sandboxes"] == []
+    assert {s["id"] for s in own.call("GET", f"/v1/sandboxes?tenant={other}")["sandboxes"]} == {box, spare}
+    assert own.get(box)["tenant"] == other
+    refused("not_found", own.exec, box, ["true"])
+    refused("not_found", own.call, "POST", f"/v1/sandboxes/{box}/pause")
+    for call in (stranger.get, stranger.delete, asks(own, "write").delete):
+        refused("not_found", call, box)
+    refused("permission_denied", stranger.call, "GET", f"/v1/sandboxes?tenant={other}")
+    refused("not_found", own.call, "GET", f"/v1/sandboxes?tenant=tn{'z' * 24}")
+    own.delete(box)
+    end = theirs.get(box)
+    assert end["state"] == "terminated" and end["end"]["reason"] == "killed" and end["end"]["detail"] == "deleted by an operator"
+    assert theirs.get(spare)["state"] == "running"
+    theirs.delete(spare)
