@@ -318,7 +318,7 @@ static void queries_use_the_same_rows(void **)
 		{ &exec_output_query_table, "follow=1", "follow" },
 		{ &exec_output_query_table, "stream=stdin", "stream" },
 		{ &exec_output_query_table, "offset=-1", "offset" },
-		{ &image_import_query_table, "", "name" },
+		{ &group_query_table, "", "group" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
