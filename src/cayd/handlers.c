@@ -514,8 +514,7 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	if (!sb)
 		return;
 	if (sb->info.state != SB_RUNNING) {
-		request_refuse(rq, CAY_E_STATE,
-			       sb->info.hold ? sb->info.hold : "the sandbox is not running");
+		sandbox_refuse_state(rq, sb);
 		return;
 	}
 	id_format(&sb->info.id, name);

@@ -6,6 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *in = fuzz_copy(data, size);
+	auto_buf whole = BUF_INIT(2 * REFERENCE_MAX);
 	struct reference r;
 
 	if (reference_parse((struct slice){ in, size }, &r) == 0) {
@@ -17,6 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			CHECK(in[i] > ' ' && in[i] < 127 &&
 			      !strchr("\"'$`\\;&|<>()?#%*[]{}!~,=+", in[i]));
 	}
+	if (reference_complete(SLICE("r.test/library"), (struct slice){ in, size }, &whole) >= 0)
+		CHECK(reference_parse((struct slice){ whole.data, whole.len }, &r) == 0);
 	free(in);
 	return 0;
 }

@@ -84,11 +84,45 @@ static void test_bad(void **)
 	}
 }
 
+static void short_names_are_completed_as_docker_does(void **)
+{
+	static const struct {
+		const char *prefix, *name, *want; /* NULL: refused */
+	} rows[] = {
+		{ "docker.io/library", "python:3.12", "docker.io/library/python:3.12" },
+		{ "docker.io/library", "python", "docker.io/library/python" },
+		{ "docker.io/library", "team/app:1", "docker.io/team/app:1" },
+		{ "docker.io/library", "python@sha256:" HEX,
+		  "docker.io/library/python@sha256:" HEX },
+		{ "docker.io/library", "ghcr.io/a/b", "ghcr.io/a/b" },
+		{ "docker.io/library", "localhost/x", "localhost/x" },
+		{ "r.test:5000", "x", "r.test:5000/x" },
+		{ "r.test:5000", "a/x", "r.test:5000/a/x" },
+		{ "", "a.b/x", "a.b/x" },
+		{ "", "python", NULL },
+		{ "docker.io/library", "", NULL },
+		{ "docker.io/library", "../x", NULL },
+		{ "docker.io/library", "--authfile=/x", NULL },
+		{ "docker.io/library", "a b", NULL },
+		{ "docker.io/library", "Python", NULL },
+		{ "library", "python", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_buf got = BUF_INIT(2 * REFERENCE_MAX);
+		int r = reference_complete(slice_of(rows[i].prefix), slice_of(rows[i].name), &got);
+
+		row_check(i, (r >= 0) == (rows[i].want != NULL));
+		row_check(i, r < 0 || str_eq(buf_str(&got), rows[i].want));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_bad),
+		cmocka_unit_test(short_names_are_completed_as_docker_does),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,8 +157,10 @@ int tree_target_format(const struct id *sandbox, const char *format, const char 
 	int r;
 
 	id_format(sandbox, id);
-	r = buf_printf(ret, "/v1/sandboxes/%s/files/tree?format=%s&%s=", id, format,
-		       path_b64 ? "path_b64" : "path");
+	r = format ? buf_printf(ret, "/v1/sandboxes/%s/files/tree?format=%s&", id, format)
+		   : buf_printf(ret, "/v1/sandboxes/%s/files/content?", id);
+	if (r >= 0)
+		r = buf_printf(ret, "%s=", path_b64 ? "path_b64" : "path");
 	if (r >= 0)
 		r = buf_reserve(ret, 3 * strlen(at));
 	if (r < 0)

@@ -23,7 +23,8 @@ void init_call(struct cayd *c, const struct id *sandbox, const char *method, con
 void init_call_with_deadline(struct cayd *c, const struct id *sandbox, const char *method,
 			     const char *target, struct slice body, uint64_t ms, init_call_fn *fn,
 			     void *arg);
-/* Append the target of a tree of files; at most one of the paths is given, the default is ".". */
+/* Append the target of a tree of files, without a format that of one file; at most one of the paths
+ * is given, the default is ".". */
 [[nodiscard]] int tree_target_format(const struct id *sandbox, const char *format, const char *path,
 				     const char *path_b64, struct buf *ret);
 #endif

@@ -353,15 +353,28 @@ static void pull_wait_or_start(struct cayd *c, struct request *rq, const char *r
 		(void)uv_timer_start(&p->timer, on_pull_start_timer, 0, 0);
 }
 
+/* The reference an image's name stands for, with images.short. */
+static int pull_find_reference(const struct cayd *c, const char *name, struct buf *ret,
+			       struct reference *parsed)
+{
+	int r = reference_complete(slice_of(c->settings.images_short), slice_of(name), ret);
+
+	return r < 0 ? r : reference_parse((struct slice){ ret->data, ret->len }, parsed);
+}
+
 void op_image_pull(struct cayd *c, struct request *rq)
 {
 	const struct image_pull *q = rq->body;
+	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
 	struct reference ref;
 	struct cay_err err = {};
 
-	if (reference_parse(slice_of(q->reference), &ref) < 0)
+	if (pull_find_reference(c, q->reference, &reference, &ref) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "reference",
-				     "expected HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
+				     "expected HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]%s",
+				     c->settings.images_short[0]
+					     ? ""
+					     : "; images.short of cay.conf allows shorter names");
 	else if (!registry_is_listed(c->settings.images_registries, ref.host))
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
@@ -375,22 +388,29 @@ void op_image_pull(struct cayd *c, struct request *rq)
 	if (err.code)
 		request_fail(rq, &err);
 	else
-		pull_wait_or_start(c, rq, q->reference, q->name ? q->name : q->reference, true,
-				   NULL);
+		pull_wait_or_start(c, rq, buf_str(&reference), q->name ? q->name : q->reference,
+				   true, NULL);
 }
 
 bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err)
 {
+	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
 	struct reference ref;
 
 	return c->settings.images_pull == IMAGES_PULL_CREATE && err->code == CAY_E_NOT_FOUND &&
 	       image && !image_find(c->images, image) &&
-	       reference_parse(slice_of(image), &ref) >= 0 &&
+	       pull_find_reference(c, image, &reference, &ref) >= 0 &&
 	       registry_is_listed(c->settings.images_registries, ref.host);
 }
 
 void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
 			   void (*again)(struct cayd *c, struct request *rq))
 {
-	pull_wait_or_start(c, rq, image, image, false, again);
+	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
+	struct reference ref;
+
+	if (pull_find_reference(c, image, &reference, &ref) < 0)
+		request_no_memory(rq); /* it was one before */
+	else
+		pull_wait_or_start(c, rq, buf_str(&reference), image, false, again);
 }

@@ -146,10 +146,12 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_FORBIDDEN, "a token cannot change limits");
 		return;
 	}
-	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
-		request_refuse(rq, CAY_E_STATE,
-			       sb->resize.has_wanted ? "another change of its limits is under way"
-						     : "the sandbox is not running");
+	if (!sandbox_is_running_or_paused(sb)) {
+		sandbox_refuse_state(rq, sb);
+		return;
+	}
+	if (sb->resize.has_wanted) {
+		request_refuse(rq, CAY_E_STATE, "another change of its limits is under way");
 		return;
 	}
 	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0 ||

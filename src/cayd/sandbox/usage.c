@@ -3,7 +3,8 @@
  * usage - the resources a sandbox uses, as its cgroups count them
  *
  * cgroup files are world-readable, so the keeper is not needed.  The kernel may take long to
- * sum up, so they are read by libuv's threads.
+ * sum up, so they are read by libuv's threads.  A client that accepts events gets one every
+ * FOLLOW_MS until the sandbox ends; while it reads none, none is made.
  */
 #include "cayd/core/handlers.h"
 
@@ -13,11 +14,23 @@
 #include "cgroup/cgroup.h"
 
 #define UNKNOWN UINT64_MAX
+#define FOLLOW_MS 2000
+#define EVENT_MAX KIB(2)
+
+struct usage_follower {
+	uv_timer_t timer;
+	struct cayd *cayd;
+	struct request *rq; /* NULL: the client left */
+	struct id sandbox;
+	bool reading; /* a query is under way */
+	bool full;    /* the connection takes no more now */
+};
 
 struct usage_query {
 	uv_work_t work;
 	struct sandbox *sandbox;
-	struct request *rq; /* NULL: the client left */
+	struct request *rq;              /* NULL: the client left */
+	struct usage_follower *follower; /* instead of rq, or NULL */
 	char path[VERB_CGROUP_MAX + 1];
 	struct keeper_link *keeper;
 	struct id tenant, sandbox_id;
@@ -41,6 +54,55 @@ static void usage_read_cgroup(uv_work_t *work)
 		(void)cgroup_read_usage(&at, &l->now, &l->err);
 }
 
+static void on_usage_follower_tick(uv_timer_t *t);
+
+static void on_usage_follower_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+/* Once its query is done. */
+static void usage_follower_end(struct usage_follower *f)
+{
+	struct request *rq = cay_take(f->rq);
+
+	if (rq) {
+		rq->events = NULL;
+		request_end_stream(rq);
+	}
+	uv_close((uv_handle_t *)&f->timer, on_usage_follower_closed);
+}
+
+static void usage_follower_send(struct usage_follower *f, const struct usage *now)
+{
+	auto_buf line = BUF_INIT(EVENT_MAX);
+	struct jw w = jw_to(&line);
+	int r = buf_puts(&line, "data: ");
+
+	if (r >= 0) {
+		field_encode(&usage_table, NULL, now, &w);
+		r = jw_finish(&w);
+	}
+	if (r >= 0)
+		r = buf_puts(&line, "\n\n");
+	if (r < 0) {
+		usage_follower_end(f);
+		return;
+	}
+	f->full = request_write_stream(f->rq, line.data, line.len);
+	(void)uv_timer_start(&f->timer, on_usage_follower_tick, FOLLOW_MS, 0);
+}
+
+static void usage_follower_done(struct usage_follower *f, const struct cay_err *err,
+				const struct usage *now)
+{
+	f->reading = false;
+	if (!f->rq || err->code)
+		usage_follower_end(f);
+	else
+		usage_follower_send(f, now);
+}
+
 static void usage_reply(struct usage_query *l)
 {
 	struct sandbox *sb = l->sandbox;
@@ -55,7 +117,10 @@ static void usage_reply(struct usage_query *l)
 			     .has_disk_bytes = l->disk_bytes != UNKNOWN,
 			     .has_disk_inodes = l->disk_inodes != UNKNOWN };
 
-	request_reply_outcome(l->rq, &l->err, &usage_table, &now);
+	if (l->follower)
+		usage_follower_done(l->follower, &l->err, &now);
+	else
+		request_reply_outcome(l->rq, &l->err, &usage_table, &now);
 	free(l);
 	sandbox_release(sb);
 }
@@ -81,7 +146,8 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	struct verb_sandbox q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
 	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
-	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {
+	if ((l->rq || l->follower) && !l->err.code && l->on_disk &&
+	    !l->sandbox->usage.disk_query_pending) {
 		l->sandbox->usage.disk_query_pending = true;
 		keeper_call_for(l->keeper, &l->tenant, VERB_USAGE, &q, on_usage_disk_reply, l);
 	} else {
@@ -89,24 +155,22 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	}
 }
 
-void op_sandbox_usage(struct cayd *c, struct request *rq)
+static bool usage_is_counted(const struct sandbox *sb)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-	struct usage_query *l;
+	return sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
+}
 
-	if (!sb)
-		return;
-	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED) {
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-		return;
-	}
-	l = calloc(1, sizeof(*l));
-	if (!l) {
-		request_no_memory(rq);
-		return;
-	}
+/* For a request that waits, or for a follower. */
+static struct usage_query *usage_query_start(struct cayd *c, struct sandbox *sb, struct request *rq,
+					     struct usage_follower *f)
+{
+	struct usage_query *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
 	sb->holds++;
 	*l = (struct usage_query){ .rq = rq,
+				   .follower = f,
 				   .sandbox = sb,
 				   .keeper = c->keeper,
 				   .generation = sb->life.generation,
@@ -117,6 +181,74 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 				   .sandbox_id = sb->info.id };
 	keeper_cgroup_copy(c->keeper, l->path);
 	l->work.data = l;
-	request_watch_client(&l->rq);
+	if (rq)
+		request_watch_client(&l->rq);
 	(void)uv_queue_work(&c->loop, &l->work, usage_read_cgroup, on_usage_cgroup_read);
+	return l;
+}
+
+static void on_usage_follower_tick(uv_timer_t *t)
+{
+	struct usage_follower *f = t->data;
+	struct sandbox *sb;
+
+	if (f->full)
+		return; /* on_usage_follower_drain() goes on */
+	sb = sandbox_find_of_actor(f->cayd->sandboxes, &f->rq->actor, &f->sandbox);
+	f->reading = sb && usage_is_counted(sb) && usage_query_start(f->cayd, sb, NULL, f);
+	if (!f->reading)
+		usage_follower_end(f);
+}
+
+static void on_usage_follower_drain(struct request *rq)
+{
+	struct usage_follower *f = rq->data;
+
+	if (!f->full)
+		return;
+	f->full = false;
+	(void)uv_timer_start(&f->timer, on_usage_follower_tick, FOLLOW_MS, 0);
+}
+
+static void on_usage_follower_gone(struct request *rq)
+{
+	struct usage_follower *f = rq->data;
+
+	f->rq = NULL;
+	(void)uv_timer_stop(&f->timer);
+	if (!f->reading)
+		usage_follower_end(f);
+}
+
+static void usage_follower_start(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .drain = on_usage_follower_drain,
+						      .gone = on_usage_follower_gone };
+	struct usage_follower *f = calloc(1, sizeof(*f));
+
+	if (!f) {
+		request_no_memory(rq);
+		return;
+	}
+	*f = (struct usage_follower){ .cayd = c, .rq = rq, .sandbox = rq->match.params[0] };
+	(void)uv_timer_init(&c->loop, &f->timer);
+	f->timer.data = f;
+	rq->data = f;
+	rq->events = &events;
+	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+	on_usage_follower_tick(&f->timer);
+}
+
+void op_sandbox_usage(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (!sb)
+		return;
+	if (!usage_is_counted(sb))
+		sandbox_refuse_state(rq, sb);
+	else if (http_accepts_media_type(rq->head, "text/event-stream"))
+		usage_follower_start(c, rq);
+	else if (!usage_query_start(c, sb, rq, NULL))
+		request_no_memory(rq);
 }

@@ -21,6 +21,24 @@ struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
 	return sb;
 }
 
+void sandbox_refuse_state(struct request *rq, struct sandbox *sb)
+{
+	const struct sandbox_info *info = sandbox_describe(sb);
+
+	if (info->hold)
+		request_refuse(rq, CAY_E_STATE, info->hold);
+	else if (info->state == SB_PENDING)
+		request_refuse(rq, CAY_E_STATE, "the sandbox is being created");
+	else if (info->state == SB_PAUSED)
+		request_refuse(rq, CAY_E_STATE, "the sandbox is paused; resume it first");
+	else if (info->has_end)
+		request_failf(rq, CAY_E_STATE, "the sandbox has ended: %s%s%.120s; create another",
+			      end_reasons[info->end.reason], info->end.detail ? ", " : "",
+			      info->end.detail ? info->end.detail : "");
+	else
+		request_refuse(rq, CAY_E_STATE, "the sandbox is ending; create another");
+}
+
 bool request_bind_group(struct request *rq, const char **group)
 {
 	const char *own = rq->actor.group;

@@ -361,6 +361,7 @@ struct pool_count pools_count(const struct cayd *c, const char *template)
 			continue;
 		all.warm += n.warm;
 		all.starting += n.starting;
+		all.in_use += n.in_use;
 		all.claimed += n.claimed;
 		all.failed += n.failed;
 	}
@@ -370,11 +371,19 @@ struct pool_count pools_count(const struct cayd *c, const char *template)
 const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *s,
 				  const char **ret_template, struct pool_count *ret)
 {
+	unsigned live, idle;
+
 	s = s ? s->next : c->warm_pools->first;
 	if (!s)
 		return NULL;
+	live = template_count_live(c, s->template);
+	idle = s->n_ready + s->n_starting;
 	*ret_template = s->template;
-	*ret = (struct pool_count){ s->n_ready, s->n_starting, s->claimed, s->failed };
+	*ret = (struct pool_count){ .warm = s->n_ready,
+				    .starting = s->n_starting,
+				    .in_use = live > idle ? live - idle : 0,
+				    .claimed = s->claimed,
+				    .failed = s->failed };
 	return s;
 }
 

@@ -14,14 +14,68 @@ static unsigned tenant_count_placed(struct sandboxes *all, const struct id *tena
 				  tenant, group);
 }
 
+/* Which sandboxes can make room. */
+struct admit_victims {
+	const char *group; /* only those of this group; NULL: any */
+	bool whole_group;  /* those of one group, one after the other: groups are too many */
+};
+
+static bool sandbox_is_in_group(const struct sandbox *sb, const char *group)
+{
+	return sb->info.group && str_eq(sb->info.group, group);
+}
+
+struct idle_group {
+	const char *name;
+	struct sandbox *latest; /* the last of it that was used */
+	bool busy;
+};
+
+static void idle_group_add(struct idle_group *rows, size_t cap, struct sandbox *sb)
+{
+	struct slice name = slice_of(sb->info.group);
+	size_t i = hash_bytes(0, name.p, name.n) & (cap - 1), tried = 0;
+
+	for (; rows[i].name && !str_eq(rows[i].name, sb->info.group); i = (i + 1) & (cap - 1))
+		if (++tried == cap)
+			return;
+	rows[i].name = sb->info.group;
+	rows[i].busy |= !node_room_is_better_victim(&sb->life, NULL);
+	if (!rows[i].latest || rows[i].latest->life.active_ns < sb->life.active_ns)
+		rows[i].latest = sb;
+}
+
+/* A sandbox of the group that was used least recently and has no request inside; NULL: none. */
+static struct sandbox *group_find_longest_idle(struct sandboxes *all, const struct id *tenant)
+{
+	size_t groups = sandbox_counts_get_usage(sandboxes_get_counts(all), tenant).groups, cap = 2;
+	auto_free struct idle_group *rows = NULL;
+	struct sandbox *best = NULL;
+
+	while (cap < 2 * groups + 2)
+		cap *= 2;
+	rows = calloc(cap, sizeof(*rows));
+	for (struct sandbox *sb = rows ? sandbox_find_before(all, tenant, 0) : NULL; sb;
+	     sb = sandbox_next_of_tenant(sb))
+		if (sb->info.group && sb->life.state < SB_ENDING)
+			idle_group_add(rows, cap, sb);
+	for (size_t i = 0; rows && i < cap; i++)
+		if (rows[i].name && !rows[i].busy &&
+		    (!best || rows[i].latest->life.active_ns < best->life.active_ns))
+			best = rows[i].latest;
+	return best;
+}
+
 static struct sandbox *sandbox_find_longest_idle(struct sandboxes *all, const struct id *tenant,
-						 const char *group)
+						 const struct admit_victims *of)
 {
 	struct sandbox *best = NULL;
 
+	if (of->whole_group)
+		return group_find_longest_idle(all, tenant);
 	for (struct sandbox *sb = sandbox_find_before(all, tenant, 0); sb;
 	     sb = sandbox_next_of_tenant(sb))
-		if ((!group || (sb->info.group && str_eq(sb->info.group, group))) &&
+		if ((!of->group || sandbox_is_in_group(sb, of->group)) &&
 		    node_room_is_better_victim(&sb->life, best ? &best->life : NULL))
 			best = sb;
 	return best;
@@ -47,7 +101,8 @@ int admit_check_node(struct cayd *c, const struct grant *more, struct cay_err *e
 }
 
 static int admit_check_numbers(const struct cayd *c, const struct id *tenant,
-			       const struct sandbox_create *spec, struct cay_err *err)
+			       const struct sandbox_create *spec, struct admit_victims *ret_victims,
+			       struct cay_err *err)
 {
 	struct tenant_usage has =
 		sandbox_counts_get_usage(sandboxes_get_counts(c->sandboxes), tenant);
@@ -56,34 +111,34 @@ static int admit_check_numbers(const struct cayd *c, const struct id *tenant,
 	if (has.sandboxes >= q.sandboxes)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu sandboxes",
 				(unsigned long long)has.sandboxes);
-	if (spec->group && q.has_groups && has.groups >= q.groups &&
-	    !tenant_count_placed(c->sandboxes, tenant, spec->group))
+	ret_victims->whole_group = spec->group && q.has_groups && has.groups >= q.groups &&
+				   !tenant_count_placed(c->sandboxes, tenant, spec->group);
+	if (ret_victims->whole_group)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu groups",
 				(unsigned long long)has.groups);
 	return 0;
 }
 
-/* *ret_group is the group whose quota is used up: only its sandboxes can make room. */
 static int admit_check_quota(struct cayd *c, const struct id *tenant,
 			     const struct sandbox_create *spec, const struct sandbox *warm,
-			     const char **ret_group, struct cay_err *err)
+			     struct admit_victims *ret_victims, struct cay_err *err)
 {
 	const struct settings *s = &c->settings;
 	struct grant less = warm ? warm->count.granted : (struct grant){}, more;
 	struct limits limits;
 
-	*ret_group = NULL;
+	*ret_victims = (struct admit_victims){};
 	if (limits_resolve(c, spec, &limits, err) < 0)
 		return -ENOSR;
 	more = grant_of_limits(&limits, NULL);
 	if ((!warm && node_sandbox_limit_check(c, err) < 0) ||
-	    admit_check_numbers(c, tenant, spec, err) < 0 ||
+	    admit_check_numbers(c, tenant, spec, ret_victims, err) < 0 ||
 	    quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0 ||
 	    quota_check_node(c, &less, &more, err) < 0)
 		return -ENOSR;
 	if (spec->group && s->max_group < s->max_sandboxes &&
 	    tenant_count_placed(c->sandboxes, tenant, spec->group) >= s->max_group) {
-		*ret_group = spec->group;
+		ret_victims->group = spec->group; /* only its sandboxes can make room */
 		return cay_fail(err, CAY_E_LIMIT, "group '%s' already has %llu sandboxes",
 				spec->group, (unsigned long long)s->max_group);
 	}
@@ -94,7 +149,7 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 			const struct sandbox *warm, bool act, struct cay_err *err)
 {
 	struct cay_err full = {};
-	const char *group;
+	struct admit_victims victims;
 	struct sandbox *sb;
 
 	if (!tenant_is_for_builds(tenant) &&
@@ -108,9 +163,9 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 	if (spec->storage != STORAGE_MEMORY &&
 	    tenants_require_disk_quota(c, tenants_count(c), err) < 0)
 		return -ENOTSUP;
-	while (admit_check_quota(c, tenant, spec, warm, &group, &full) < 0) {
+	while (admit_check_quota(c, tenant, spec, warm, &victims, &full) < 0) {
 		sb = spec->on_full == ON_FULL_EVICT_IDLE
-			     ? sandbox_find_longest_idle(c->sandboxes, tenant, group)
+			     ? sandbox_find_longest_idle(c->sandboxes, tenant, &victims)
 			     : NULL;
 		if (!sb) {
 			*err = full;

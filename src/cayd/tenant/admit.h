@@ -6,7 +6,8 @@
  *
  * Quotas count sandboxes that are not ending.  No running sandbox is ended to make room,
  * unless the create says on_full evict_idle: then the tenant's sandbox that has been idle
- * longest ends, and never one with a request inside.
+ * longest ends, and never one with a request inside.  Where the number of groups is the limit, all
+ * sandboxes of the group that was idle longest end.
  *
  * `warm`: the pre-started sandbox of a pool that the create will be given, which counts towards
  * the node's limits already; or NULL.

@@ -281,7 +281,8 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 			   .sandbox = sb->info.id };
 	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
-	int r = tree_target_format(&sb->info.id, q->format == TREE_TAR_GZ ? "tar.gz" : "tar",
+	static const char *const formats[] = { [LINK_TAR] = "tar", [LINK_TAR_GZ] = "tar.gz" };
+	int r = tree_target_format(&sb->info.id, q->format == LINK_FILE ? NULL : formats[q->format],
 				   q->path, q->path_b64, target);
 
 	if (r < 0)
@@ -326,6 +327,8 @@ void op_tree_link(struct cayd *c, struct request *rq)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (rq->actor.one_sandbox)
 		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot create links");
+	else if (q->format == LINK_FILE && !q->path && !q->path_b64)
+		(void)cay_fail_field(&err, CAY_E_INVALID, "path", "format file needs a path");
 	else if (q->path && q->path_b64)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64",
 				     "give either path_b64 or path");

@@ -393,13 +393,15 @@ static int on_tree_import_tar_bytes(void *arg, const void *bytes, size_t n, stru
 static int tree_import_upload_send_piece(struct tree_import_job *p, struct cay_err *err)
 {
 	struct upload_read *u = p->upload;
+	char name[UPLOAD_NAME_MAX + 1];
 	struct tar_entry e = { .type = TAR_FILE,
-			       .name = u->at.name,
+			       .name = name,
 			       .mode = 0644,
 			       .size = u->size,
 			       .mtime = (int64_t)(u->created_ns / NS_PER_S) };
 	int r;
 
+	upload_name_from_disk(u->at.name, name);
 	if (!p->to.used) {
 		r = tree_import_send_put_request(p) < 0
 			    ? cay_fail(err, CAY_E_UNAVAILABLE, "%s cannot be reached",
@@ -502,7 +504,7 @@ static struct sandbox *tree_import_find_running(struct cayd *c, struct request *
 	if (!sb)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (sb->info.state != SB_RUNNING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
+		sandbox_refuse_state(rq, sb);
 	return sb && sb->info.state == SB_RUNNING ? sb : NULL;
 }
 

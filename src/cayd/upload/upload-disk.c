@@ -84,6 +84,15 @@ static void upload_hash_read(int fd, char ret[static FILE_HASH_HEX + 1])
 	ret[n] = 0;
 }
 
+void upload_name_from_disk(const char *disk, char ret[static UPLOAD_NAME_MAX + 1])
+{
+	size_t n = strnlen(disk, UPLOAD_NAME_MAX);
+
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (char)(disk[i] == UPLOAD_SLASH ? '/' : disk[i]);
+	ret[n] = 0;
+}
+
 static void upload_row_fill(const struct stat *st, int fd, const char *name, struct upload *ret)
 {
 	*ret = (struct upload){
@@ -91,7 +100,7 @@ static void upload_row_fill(const struct stat *st, int fd, const char *name, str
 		.created_ns =
 			(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
 	};
-	memcpy(ret->name, name, strnlen(name, UPLOAD_NAME_MAX));
+	upload_name_from_disk(name, ret->name);
 	upload_hash_read(fd, ret->sha256);
 }
 

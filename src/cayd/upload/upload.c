@@ -28,7 +28,8 @@ static struct upload_location upload_location_create(struct cayd *c, const struc
 
 	assert(g.n <= UPLOAD_GROUP_MAX && n.n <= UPLOAD_NAME_MAX);
 	hex_encode((const uint8_t *)g.p, g.n, at.group);
-	memcpy(at.name, n.p, n.n);
+	for (size_t i = 0; i < n.n; i++)
+		at.name[i] = n.p[i] == '/' ? UPLOAD_SLASH : n.p[i];
 	return at;
 }
 

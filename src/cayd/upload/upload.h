@@ -27,7 +27,8 @@
 #define UPLOADS_GROUP 1000
 #define UPLOADS_FILES 10000
 #define UPLOAD_GROUP_MAX 63
-#define UPLOAD_NAME_MAX 128
+#define UPLOAD_NAME_MAX 240 /* a file name has up to 255 */
+#define UPLOAD_SLASH '\x01'
 #define UPLOAD_PIECE KIB(60)
 
 struct uploads;
@@ -37,8 +38,11 @@ struct upload_location {
 	struct uploads *all;
 	struct id tenant;
 	char group[2 * UPLOAD_GROUP_MAX + 1]; /* in hex */
-	char name[UPLOAD_NAME_MAX + 1];
+	char name[UPLOAD_NAME_MAX + 1];       /* of its file: UPLOAD_SLASH for each '/' */
 };
+
+/* The name of an upload in a reply. */
+void upload_name_from_disk(const char *disk, char ret[static UPLOAD_NAME_MAX + 1]);
 
 /* After recovery, when tenants are known. */
 [[nodiscard]] int uploads_open(struct cayd *c, struct cay_err *err);

@@ -21,7 +21,8 @@ const struct cmd cmd_pool_ls = {
 	.op = OP_TEMPLATE_LIST,
 	CMD_COLUMNS({ "TEMPLATE", "name" }, { "MIN", "pool.min" },
 		    { "MAX", .format = cmd_pool_ls_format_max }, { "WARM", "pool_now.warm" },
-		    { "STARTING", "pool_now.starting" }, { "CLAIMED", "pool_now.claimed" },
-		    { "FAILED", "pool_now.failed" }, { "ON-EMPTY", "pool.on_empty" }),
+		    { "STARTING", "pool_now.starting" }, { "IN USE", "pool_now.in_use" },
+		    { "CLAIMED", "pool_now.claimed" }, { "FAILED", "pool_now.failed" },
+		    { "ON-EMPTY", "pool.on_empty" }),
 	.wanted = cmd_pool_ls_row_has_pool,
 };

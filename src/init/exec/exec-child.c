@@ -288,7 +288,10 @@ static void exec_child_close_fds(struct exec_child_plan *plan)
 	}
 	for (size_t i = 0; i < plan->n_pass; i++)
 		exec_child_require(plan,
-				   dup3(passed[i], CHILD_PASS + (int)i, O_CLOEXEC) < 0 ? -errno : 0,
+				   dup3(passed[i], CHILD_PASS + (int)i,
+					plan->programs_get_them ? 0 : O_CLOEXEC) < 0
+					   ? -errno
+					   : 0,
 				   "duplicate a descriptor");
 	exec_child_require(
 		plan, syscall(SYS_close_range, CHILD_PASS + plan->n_pass, ~0u, 0) < 0 ? -errno : 0,

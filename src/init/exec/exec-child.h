@@ -40,6 +40,7 @@ struct exec_child_plan {
 	void (*on_fail)(void *arg, int report, const struct cay_err *err);
 	const int *pass_fds; /* n_pass fds, which become CHILD_PASS and up, close-on-exec */
 	size_t n_pass;
+	bool programs_get_them; /* not close-on-exec */
 	void *arg;
 };
 

@@ -361,6 +361,7 @@ static int exec_fork_child(struct exec *exec, const struct exec_run *req,
 						       : log },
 		.pass_fds = own ? own->pass_fds : NULL,
 		.n_pass = own ? own->n_pass : 0,
+		.programs_get_them = own && own->programs_get_them,
 		.child_main = own ? own->child_main : NULL,
 		.arg = own ? own->arg : NULL,
 		.report_fd = p->report[1],
@@ -505,7 +506,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 	exec->out[0].fd = exec->out[1].fd = -EBADF;
 	exec_set_pty(exec, req);
 	if (own) {
-		exec->internal = true;
+		exec->internal = !own->visible;
 		exec->on_started = own->on_started;
 		exec->on_ended = own->on_ended;
 		exec->cb_arg = own->arg;
@@ -529,7 +530,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 		return r;
 	}
 	exec_list_append(exec);
-	in->n_live_execs += !own;
+	in->n_live_execs += !exec->internal;
 	meminfo_wake(in);
 	if (!req->stdin_open && !exec->tty)
 		input_close(&exec->in);

@@ -72,11 +72,13 @@ struct exec {
 /* An exec of PID 1's own: the program of a service or shell, or a query of the sandbox. */
 struct exec_internal {
 	int output_fd;        /* of both outputs, or -EBADF: pipes as for any exec */
+	bool visible;         /* it is listed like a client's, and kept after its end */
 	bool separate_stderr; /* stderr goes to stderr_fd */
 	int stderr_fd;
 	const struct field_map *env; /* lowest priority, or NULL */
 	const int *pass_fds;         /* exec-child.h */
 	size_t n_pass;
+	bool programs_get_them;       /* pass_fds stay open in the program */
 	int (*child_main)(void *arg); /* runs in the child instead of a program, or NULL */
 	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
 	void (*on_ended)(struct exec *exec, void *arg);

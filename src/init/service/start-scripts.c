@@ -3,9 +3,17 @@
 
 #include <stdio.h>
 
+#include "init/exec/exec-child.h"
 #include "init/service/image-scan.h"
 #include "init/service/service.h"
+#include "init/service/start-env.h"
 #include "wire/start.h"
+
+/* The environment before and after the script (start-env.h); an image without `cat` exports
+ * nothing. */
+#define ENVIRON "cat /proc/self/environ >&4 2>/dev/null || :; "
+#define SOURCE ENVIRON "printf '=\\000' >&4 || :; . \"$0\"; " ENVIRON
+static_assert(CHILD_PASS == 4);
 
 struct start_script {
 	char path[SCAN_PATH_MAX + 1];
@@ -17,6 +25,7 @@ struct start_scripts {
 	struct request *rq; /* NULL: no request waits */
 	uv_timer_t timer;
 	struct exec *exec; /* running scan or script; NULL during services */
+	int env_fd;        /* of a sourced script (start-env.h) */
 	bool timed_out;
 	struct start_script scripts[SCAN_SCRIPTS_MAX];
 	unsigned n_scripts, next_script;
@@ -31,6 +40,7 @@ static struct request *start_scripts_end(struct start_scripts *b)
 	if (rq)
 		rq->events = NULL;
 	b->init->start_scripts = NULL;
+	cay_closep(&b->env_fd);
 	uv_close((uv_handle_t *)&b->timer, on_handle_closed_free);
 	return rq;
 }
@@ -104,6 +114,24 @@ static void start_failure_set_output(const struct exec *exec, struct start_failu
 	start_failure_set_text(f->text, START_TEXT_MAX, (struct slice){ text, n });
 }
 
+/* What the script exported is the sandbox's from now on. */
+static int start_scripts_take_env(struct start_scripts *b)
+{
+	auto_close int fd = cay_take_fd(&b->env_fd);
+	auto_buf text = BUF_INIT(START_ENV_BYTES);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	if (buf_reserve(&text, START_ENV_BYTES) < 0)
+		return -ENOMEM;
+	n = pread(fd, text.data, START_ENV_BYTES, 0);
+	if (n < 0)
+		return -errno;
+	return start_env_merge((struct slice){ text.data, (size_t)n }, &b->init->claim_arena,
+			       &b->init->claim.env);
+}
+
 static void on_start_script_exit(struct exec *exec, void *arg)
 {
 	struct start_scripts *b = arg;
@@ -112,7 +140,11 @@ static void on_start_script_exit(struct exec *exec, void *arg)
 
 	b->exec = NULL;
 	if (!b->timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-		start_scripts_run_next(b);
+		if (start_scripts_take_env(b) < 0)
+			start_scripts_fail_with_text(b, b->scripts[b->next_script - 1].path,
+						     "it exports too many variables");
+		else
+			start_scripts_run_next(b);
 		return;
 	}
 	if (b->timed_out)
@@ -148,8 +180,15 @@ static void start_scripts_run_next(struct start_scripts *b)
 {
 	const struct start_script *s = &b->scripts[b->next_script];
 	const char *run[] = { s->path, NULL };
-	const char *source[] = { "/bin/sh", "-ec", ". \"$0\"", s->path, NULL };
+	const char *source[] = { "/bin/sh", "-ec", SOURCE, s->path, NULL };
 	struct exec_run req = { .has_argv = true, .user = "0", .cwd = "/" };
+	struct exec_internal own = { .output_fd = -EBADF,
+				     .visible = true,
+				     .pass_fds = &b->env_fd,
+				     .programs_get_them = true,
+				     .on_started = on_start_script_started,
+				     .on_ended = on_start_script_exit,
+				     .arg = b };
 	struct cay_err err = {};
 
 	if (b->next_script == b->n_scripts) {
@@ -158,14 +197,12 @@ static void start_scripts_run_next(struct start_scripts *b)
 	}
 	b->next_script++;
 	req.argv = s->sourced ? (struct field_texts){ source, 4 } : (struct field_texts){ run, 1 };
-	if (exec_start(b->init, &req, &(struct id){}, OUTPUT_DROP, &b->exec, &err) < 0) {
+	b->env_fd = s->sourced ? start_env_open() : -EBADF;
+	own.n_pass = b->env_fd >= 0;
+	if (exec_start_internal(b->init, &req, &own, &b->exec, &err) < 0) {
 		b->exec = NULL;
 		start_scripts_fail_with_text(b, s->path, err.msg);
-		return;
 	}
-	b->exec->on_started = on_start_script_started;
-	b->exec->on_ended = on_start_script_exit;
-	b->exec->cb_arg = b;
 }
 
 /* The first of a name counts, so that a request overrides the image's. */
@@ -313,7 +350,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 		request_no_memory(rq);
 		return;
 	}
-	*b = (struct start_scripts){ .init = in };
+	*b = (struct start_scripts){ .init = in, .env_fd = -EBADF };
 	in->start_scripts = b;
 	r = start_scripts_add_requested(in, &claim->services, &err); /* while the request exists */
 	if (slice_eq(http_header_find(rq->head, "prefer"), slice_of("respond-async")))

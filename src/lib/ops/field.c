@@ -60,9 +60,15 @@ static bool field_check_time_zone(struct slice s)
 static bool field_check_file_name(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_is_alnum(s.p[i]) && s.p[i] != '.' && s.p[i] != '_' && s.p[i] != '-')
+		if ((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f)
 			return false;
-	return s.n && s.p[0] != '.';
+	while (s.p) {
+		struct slice part = slice_cut(&s, '/');
+
+		if (!part.n || slice_eq(part, SLICE(".")) || slice_eq(part, SLICE("..")))
+			return false;
+	}
+	return true;
 }
 
 static bool field_check_env_name(struct slice s)
@@ -86,8 +92,8 @@ static const struct field_check_row checks[] = {
 	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", field_check_word },
 	[CHECK_ZONE] = { "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
 			 "the name of a time zone such as Asia/Shanghai", field_check_time_zone },
-	[CHECK_FILE] = { "^[A-Za-z0-9_-][A-Za-z0-9._-]*$",
-			 "letters, digits, '.', '_' and '-', the first no '.'",
+	[CHECK_FILE] = { "^(?!\\.{0,2}(/|$))(?!.*/\\.{0,2}(/|$))[^\\u0000-\\u001f\\u007f]+$",
+			 "a relative path without control characters, '.' and '..'",
 			 field_check_file_name },
 };
 static_assert(ARRAY_SIZE(checks) == CHECK_NUM);

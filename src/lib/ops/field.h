@@ -61,7 +61,7 @@ enum field_check {
 	CHECK_PATH,  /* absolute */
 	CHECK_WORD,  /* printable ASCII without space */
 	CHECK_ZONE,  /* a time zone as IANA names them */
-	CHECK_FILE,  /* one name in a directory of ours, and no hidden one */
+	CHECK_FILE,  /* names joined by '/', without control characters, "." and ".." */
 	CHECK_NUM
 };
 

@@ -101,6 +101,9 @@ static const char *const file_types[] = {
 	[FILE_BLOCK] = "block_device", [FILE_NUM_TYPES] = NULL,
 };
 static const char *const find_types[] = { "file", "directory", "any", NULL };
+static const char *const link_formats[] = {
+	[LINK_TAR] = "tar", [LINK_TAR_GZ] = "tar.gz", [LINK_FILE] = "file", NULL
+};
 static const char *const tree_formats[] = { [TREE_TAR] = "tar", [TREE_TAR_GZ] = "tar.gz", NULL };
 static const char *const file_events[] = { "ready",    "created",    "modified", "closed",
 					   "deleted",  "moved_from", "moved_to", "attrib",

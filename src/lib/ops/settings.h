@@ -36,6 +36,7 @@ struct settings {
 	bool edge_plain, edge_pages;
 	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];
 	unsigned images_pull; /* enum images_pull */
+	char images_short[128];
 	char images_registries[1024], images_insecure[1024], images_skopeo[4096];
 	uint64_t images_pull_ms, images_pull_max, images_keep_ms, images_size;
 	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;

@@ -17,7 +17,7 @@ enum file_type {
 };
 
 struct file_query {
-	const char *path, *path_b64;
+	const char *path, *path_b64, *token;
 };
 
 struct file_stat_query {
@@ -68,6 +68,7 @@ struct file_glob {
 
 /* Trees of them. */
 enum tree_format { TREE_TAR, TREE_TAR_GZ, TREE_NUM_FORMATS };
+enum link_format { LINK_TAR, LINK_TAR_GZ, LINK_FILE, LINK_NUM_FORMATS };
 
 struct tree_query {
 	const char *path, *path_b64;

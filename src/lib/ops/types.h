@@ -64,7 +64,7 @@ struct pool_conf {
 };
 
 struct pool_count {
-	uint64_t warm, starting, claimed, failed;
+	uint64_t warm, starting, in_use, claimed, failed;
 };
 
 struct health {

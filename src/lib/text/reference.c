@@ -103,3 +103,23 @@ int reference_parse(struct slice text, struct reference *ret)
 	*ret = r;
 	return 0;
 }
+
+int reference_complete(struct slice prefix, struct slice name, struct buf *ret)
+{
+	struct slice host = prefix, path = name, part = slice_cut(&path, '@');
+	struct reference parsed;
+	int r;
+
+	if (reference_parse(name, &parsed) >= 0)
+		return buf_append(ret, name.p, name.n);
+	if (!prefix.n)
+		return -EINVAL;
+	if (part.n && memchr(part.p, '/', part.n))
+		prefix = slice_cut(&host, '/');
+	r = buf_append(ret, prefix.p, prefix.n);
+	if (r >= 0)
+		r = buf_putc(ret, '/');
+	if (r >= 0)
+		r = buf_append(ret, name.p, name.n);
+	return r < 0 ? r : reference_parse((struct slice){ ret->data, ret->len }, &parsed);
+}

@@ -140,6 +140,25 @@ def test_a_name_is_one_sandboxs(daemon):
         daemon.delete(ids.pop())
 
 
+def test_a_request_to_an_ended_sandbox_is_told_why(own):
+    """An agent that is refused need not ask again for the reason."""
+    box = own.create("tiny")
+    own.call("POST", f"/v1/sandboxes/{box}/pause")
+    with pytest.raises(ApiError) as e:
+        own.exec(box, ["true"])
+    assert e.value.code == "wrong_state" and "paused; resume it" in str(e.value)
+    own.call("POST", f"/v1/sandboxes/{box}/resume")
+    own.delete(box)
+    brief = own.create("tiny", ttl_ms=1000)
+    wait_for("its end", lambda: own.get(brief)["state"] == "terminated", 30)
+    for name, why in (box, "killed"), (brief, "ttl"):
+        for ask in lambda: own.exec(name, ["true"]), lambda: own.call("GET", f"/v1/sandboxes/{name}/usage"), \
+                lambda: own.call("POST", f"/v1/sandboxes/{name}/limits", {"pids": 50}):
+            with pytest.raises(ApiError) as e:
+                ask()
+            assert e.value.code == "wrong_state" and f"has ended: {why}" in str(e.value) and "create another" in str(e.value)
+
+
 def test_a_lifetime_nobody_asked_for_is_a_day(own):
     """Also from a template; a longer one is for the asking, and an operator may set another."""
     def left(**fields):

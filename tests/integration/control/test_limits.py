@@ -186,6 +186,31 @@ def test_a_keeper_that_comes_back_sets_what_was_wanted(own):
     own.delete(box)
 
 
+def test_usage_can_be_followed(daemon):
+    """An event every two seconds, until the sandbox ends; who leaves is forgotten."""
+    box = daemon.create("tiny")
+    stream = {"Accept": "text/event-stream"}
+    gone = daemon.open("GET", f"/v1/sandboxes/{box}/usage", headers=stream)
+    assert gone.readline().startswith(b"data: {")
+    gone.close()
+    r = daemon.open("GET", f"/v1/sandboxes/{box}/usage", headers=stream)
+    assert r.headers["Content-Type"] == "text/event-stream"
+
+    def event():
+        line = r.readline()
+        assert r.readline() == b"\n"
+        return json.loads(line.removeprefix(b"data: "))
+    first = event()
+    assert first["processes"] == 1 and first["memory_bytes"] > 0
+    daemon.exec(box, ["sh", "-c", "sleep 100 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"])
+    second = event()
+    third = event()
+    assert third["cpu_ms"] > first["cpu_ms"] and third["processes"] == 2 and set(second) == set(first)
+    daemon.delete(box)
+    assert all(l.startswith(b"data: ") or l == b"\n" for l in r.readlines())  # and then the end of it
+    assert daemon.open("GET", f"/v1/sandboxes/{box}/usage", headers=stream).status == 409
+
+
 def test_usage_counts_what_was_done(daemon):
     box = daemon.create("tiny", limits={"memory_bytes": "32Mi", "cpu_milli": 200})
     wait_for("PID 1 to be alone", lambda: usage(daemon, box)["processes"] == 1, 20)

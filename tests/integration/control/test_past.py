@@ -248,6 +248,18 @@ def test_a_key_outlives_the_record_of_its_sandbox():
         assert keyed(c, "job-17") != box
 
 
+def test_a_failed_record_is_kept_for_an_hour_whatever_is_set():
+    with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
+        c.image_import("tiny", tiny())
+        c.image_import("bad", tiny((cay.directory("etc/cay"), cay.directory("etc/cay/init.d"), cay.file("etc/cay/init.d/a", b"#!/bin/sh\nexit 3\n", 0o755))))
+        failed = c.call("POST", "/v1/sandboxes", {"image": "bad", "wait": False})["id"]
+        wait_for("it to fail", lambda: c.get(failed)["state"] == "failed", 30)
+        box = c.create("tiny")
+        c.delete(box)
+        wait_for("the other record to be forgotten", lambda: gone(c, box), 30)
+        assert c.get(failed)["state"] == "failed" and c.get(failed)["end"]
+
+
 def test_a_kept_key_names_no_sandbox_of_another_group():
     with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
         c.image_import("tiny", tiny())

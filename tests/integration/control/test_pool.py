@@ -78,7 +78,7 @@ def test_everything_is_bound_late(daemon, kind):
     wait_for("its event", lambda: daemon.call("GET", f"/v1/events?sandbox={warm}")["events"], 30)  # told when it is durable
     states = [e["state"] for e in daemon.call("GET", f"/v1/events?sandbox={warm}")["events"]]
     assert states == ["running"]
-    assert now(daemon, kind) == {"warm": 0, "starting": 0, "claimed": 1, "failed": 0}
+    assert now(daemon, kind) == {"warm": 0, "starting": 0, "in_use": 1, "claimed": 1, "failed": 0}
 
 
 def test_a_claim_is_one_commit(daemon, kind):
@@ -163,9 +163,11 @@ def test_it_fills_itself_up(daemon, kind):
     assert len(seen) == 6  # none twice
     # one directory, one CPU weight: many claimed ones get no more of the CPUs than one
     assert len({path.parent.name for at in daemon.cgroup_dirs() for box in seen for path in at.glob(f"*/{box}")}) == 1
-    assert now(daemon, kind)["claimed"] == 6
+    assert now(daemon, kind)["claimed"] == now(daemon, kind)["in_use"] == 6
     health = daemon.call("GET", "/v1/health")["pools"]
-    assert health["warm"] >= 2 and health["claimed"] >= 6
+    assert health["warm"] >= 2 and health["claimed"] >= 6 and health["in_use"] >= 6
+    daemon.delete(min(seen))
+    wait_for("one less in use", lambda: (now(daemon, kind)["claimed"], now(daemon, kind)["in_use"]) == (6, 5), 30)
     # a claim takes from it what it takes itself
     wait_for("those before them to go", lambda: len(set(residue(daemon)["boxes"]) - seen) == 2, 30)
     victim = (set(residue(daemon)["boxes"]) - seen).pop()
@@ -213,7 +215,7 @@ def test_numbers_are_of_each_pool(daemon, kind):
         assert [metric(daemon, "cay_pool_sandboxes", template=name, state=s) for s in ("warm", "starting")] == [warm, 0]
         assert metric(daemon, "cay_pool_claims_total", template=name) == claimed and metric(daemon, "cay_pool_failed_total", template=name) == 0
     health = daemon.call("GET", "/v1/health")
-    assert set(health["pools"]) == {"warm", "starting", "claimed", "failed"} and kind["name"] not in str(health)
+    assert set(health["pools"]) == {"warm", "starting", "in_use", "claimed", "failed"} and kind["name"] not in str(health)
     daemon.call("DELETE", f"/v1/templates/{other['id']}")
     wait_for("its numbers to go", lambda: f'template="{other["name"]}"' not in daemon.open("GET", "/metrics").read().decode(), 60)
 

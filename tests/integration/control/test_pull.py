@@ -99,6 +99,23 @@ def test_public(puller, public):
     nothing_left(puller)
 
 
+def test_a_short_name_is_completed_by_a_setting(puller, public):
+    """As docker does, and only where the operator said of which registry; the image keeps the short name."""
+    refused(lambda: pull(puller, "tiny:1"), 400, "invalid_argument", "images.short")
+    refused(lambda: puller.create("tiny:1"), 404, "not_found")
+    with cay.Cay(BUILD, env=settings(public.host, short=f"{public.host}/team")) as c:
+        box = c.create("tiny:1")
+        assert c.exec(box, ["sh", "-c", "echo hi"]).text == "hi\n" and c.get(box)["image"] == "tiny:1"
+        assert pull(c, "team/tiny:1")["name"] == "team/tiny:1"  # without the path of the setting
+        refused(lambda: c.create("other:1"), 404, "not_found")
+        for odd in "a b", "../x", "tiny:1:2", "-x":
+            refused(lambda: pull(c, odd), 400, "invalid_argument")
+        c.delete(box)
+        nothing_left(c)
+    with cay.Cay(BUILD, env=settings(public.host, short="elsewhere.test/library")) as c:
+        refused(lambda: pull(c, "tiny:1"), 403, "permission_denied", "elsewhere.test")
+
+
 def test_create_pulls(puller, public):
     reference = f"{public.host}/team/tiny:1"
     box = puller.create(reference)

@@ -177,6 +177,22 @@ def test_sandboxes_groups_and_lifetimes_are_quotas(daemon):
     who.delete(who.create("tiny", group="b"))
 
 
+def test_a_new_group_takes_the_place_of_the_longest_idle(daemon):
+    """All its sandboxes go; a group with a request inside, one used later, and what belongs to no group, stay."""
+    _, who = new_tenant(daemon, quotas={"groups": 3})
+    busy = who.create("tiny", group="busy")  # used before all others, and it still is
+    stream = who.open("GET", f"/v1/sandboxes/{busy}/execs/{who.exec_detached(busy, ['sleep', '60'])}/output?follow=true")
+    young, loose, old = [who.create("tiny", group="young")], who.create("tiny"), [who.create("tiny", group="old") for _ in range(2)]
+    young.append(who.create("tiny", group="young"))  # its first is older than all of the old group
+    refused("limit_exceeded", who.create, "tiny", group="new")
+    made = who.create("tiny", group="new", on_full="evict_idle")
+    assert [who.get(box)["end"]["reason"] for box in old] == ["evicted"] * 2
+    assert all(who.get(box)["state"] == "running" for box in (busy, loose, *young, made))
+    stream.close()
+    for box in (busy, loose, *young, made):
+        who.delete(box)
+
+
 def test_creates_have_a_rate(daemon):
     _, who = new_tenant(daemon, quotas={"creates_per_s": 2})
     codes = []

@@ -108,6 +108,27 @@ def test_a_tenant_has_four_imports(node, two):
         assert sorted(f.exception() is None for f in asked) == [False, True, True, True, True]
 
 
+def test_a_link_to_a_file_is_the_file(node, two):
+    """Its bytes and not a tar, also a part of it; for that path only, and never shown by a browser."""
+    me, a, b = two
+    me.call("PUT", f"/v1/sandboxes/{a}/files/tree?path=out", tar({"r 1.csv": b"x,y\n1,2\n", "g": b"more"}))
+    made = me.call("POST", f"/v1/sandboxes/{a}/files/link", {"path": "out/r 1.csv", "format": "file"})
+    url = "/" + made["url"].split("/", 3)[3]
+    nobody = node.door("")
+    nobody.credential = ""
+    with contextlib.closing(nobody.open("GET", url)) as r:
+        assert (r.status, r.read()) == (200, b"x,y\n1,2\n")
+        guarded(r)
+    with contextlib.closing(nobody.open("GET", url, None, {"Range": "bytes=4-6"})) as r:
+        assert (r.status, r.read()) == (206, b"1,2")
+    for wrong in url.replace("out%2F", ""), url.replace("r%201.csv", "g"), url.replace(a, b), url.replace("/content?", "/tree?format=tar&"):
+        with contextlib.closing(nobody.open("GET", wrong)) as r:
+            assert wrong != url and r.status in (401, 403), wrong
+    with pytest.raises(ApiError) as e:
+        me.call("POST", f"/v1/sandboxes/{a}/files/link", {"format": "file"})
+    assert e.value.code == "invalid_argument"
+
+
 def test_a_link_is_good_for_one_path(node, two):
     me, a, b = two
     me.call("PUT", f"/v1/sandboxes/{a}/files/tree?path=out", tar({"f": b"data", "g": b"more"}))

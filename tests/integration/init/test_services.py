@@ -399,6 +399,27 @@ def test_scripts_run_before_it_is_usable(tmp_path):
         assert i.client.ask("POST", "/v1/claim", {}).error()[:2] == (409, "conflict")
 
 
+def test_what_a_sourced_script_exports_is_everybodys(tmp_path):
+    """Later scripts, services and commands have it, also as another user; what is not exported stays with the script."""
+    out = tmp_path / "out"
+    text = "export ADDED='two words\nand a line' MARK=changed PATH=$PATH:/opt/tool/bin EMPTY=\nPRIVATE=x; cd /usr; export LC_ALL=C\nsleep 1000 &\n"
+    with image({"cay/init.d/10-env.sh": text, "cay/init.d/20-use": (0o755, SH + f'echo "$ADDED $MARK" > {out}; export LOST=1\n'),
+                "cay/init.d/30-env.sh": "export MORE=$MARK-more; unset LC_ALL; export LC_ALL=D\n",
+                "cay/services.d/s.conf": conf("s", f"sh -c 'echo service $MORE >> {out}; exec sleep 1000'", startsecs=0, user=0)},
+               claim={"env": {"MARK": "m", "KEPT": "k"}, "user": "65534"}) as i:
+        assert i.claimed.status == 204, i.claimed.body
+        wait_for(lambda: out.read_text() == "two words\nand a line changed\nservice changed-more\n", what=out.read_text)
+        env = dict(w.split("=", 1) for w in i.client.sh("tr '\\0' '\\1' </proc/self/environ").json()["stdout"].split("\1") if w)
+        assert (env["ADDED"], env["MARK"], env["KEPT"], env["MORE"], env["EMPTY"], env["LC_ALL"]) == ("two words\nand a line", "changed", "k", "changed-more", "", "D")
+        assert env["PATH"].endswith(":/opt/tool/bin") and env["HOME"] != "/root" and not {"PRIVATE", "LOST", "OLDPWD"} & set(env)
+        assert i.client.sh("echo $MARK", env={"MARK": "own"}).json()["stdout"] == "own\n"
+
+
+def test_too_many_exports_end_the_start():
+    with image({"cay/init.d/a.sh": "i=0; while [ $i -lt 600 ]; do export V$i=1; i=$((i+1)); done\n"}) as i:
+        assert failure(i.claimed) == (4, 0, 0, 0, "/etc/cay/init.d/a.sh", "it exports too many variables")
+
+
 @pytest.mark.parametrize("name,content,want", [
     ("a.sh", (0o755, SH + "echo no; echo why >&2; exit 3"), (1, 0, 3, 0, "/etc/cay/init.d/a.sh", "why")),
     ("a.sh", "echo said\nfalse\necho not reached\n", (1, 0, 1, 0, "/etc/cay/init.d/a.sh", "said")),
