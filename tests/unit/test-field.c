@@ -262,7 +262,7 @@ static void an_unknown_member_is_told_the_known_ones(void **)
 		const struct field_table *t;
 		const char *json, *hint;
 	} cases[] = {
-		{ &page_query_table, "{\"limti\":1}",
+		{ &page_query_table, "{\"limits\":1}",
 		  "did you mean 'limit'? fields: limit, cursor" },
 		{ &page_query_table, "{\"privileged\":1}", "fields: limit, cursor" },
 		{ &page_query_table, "{\"\":1}", "fields: limit, cursor" },

@@ -599,7 +599,7 @@ def test_a_hint_is_for_its_cause(node):
         return json.loads(refused(code, me.call, *request).body)["error"]["hint"]
     assert hint("invalid_argument", "POST", "/v1/sandboxes", {"imgae": "tiny"}).startswith("did you mean 'image'? fields: ")
     assert hint("invalid_argument", "POST", f"/v1/sandboxes/{box}/execs", {"command": "ls"}).startswith("fields: argv, shell, ")
-    assert hint("invalid_argument", "GET", "/v1/sandboxes?lable=a").startswith("did you mean 'label'? fields: ")
+    assert hint("invalid_argument", "GET", "/v1/sandboxes?labels=a").startswith("did you mean 'label'? fields: ")
     assert "/docs" in hint("not_found", "POST", f"/v1/sandboxes/{box}/exec", {})
     for path in ("/proc/nothing", "/sys/nothing"):
         assert "inside the sandbox" in hint("permission_denied", "PUT", f"/v1/sandboxes/{box}/files/content?parents=true&path={path}", b"x"), path
