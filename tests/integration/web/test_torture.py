@@ -29,7 +29,7 @@ TEXTS = {
 NUMBERS = [b"1e400", b"-1e400", b"1.5", b"-1", b"99999999999999999999", b"1" * 4000, b"0." + b"0" * 4000 + b"1", b"NaN", b"Infinity", b"-Infinity",
            b"0x10", b"01", b"1.", b".5", b"+1", b"1e", b'"1"', b"true", b"[]", b"{}", b"1e-400", b"9223372036854775808", b"18446744073709551616"]
 WEIRD = [b'"x"', b"[[]]", b"1e400", b"-1"]  # for a quantity, too
-STRINGS = [b"1", b"true", b"[]", b"{}", b'"\\u0000"', b'"\\ud800"', b'"\xff"', b'"' + b"a" * 50000 + b'"', b'"a\\u0000b"']
+STRINGS = [b"1", b"true", b"[]", b"{}", b'"\\u0000"', b'"\\ud800"', b'"\xff"', b'"a\\u0000b"']
 
 
 def peaks(node, box):
@@ -118,6 +118,8 @@ def test_API_10_members(node, box, command, bounded):
         ref = paths[r.path][r.method.lower()]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         for name, schema in schemas[ref.rsplit("/", 1)[1]]["properties"].items():
             bad = NUMBERS if schema.get("type") == "integer" else STRINGS if schema.get("type") == "string" else WEIRD if "oneOf" in schema else [b"1", *WEIRD]
+            if schema.get("type") == "string":
+                bad = [*bad, b'"' + b"a" * (max(schema.get("maxLength", 0), 49999) + 1) + b'"']
             good = json.dumps({k: v for k, v in r.body.items() if k != name}).encode()[1:-1]
             bodies = [b'{"%s":%s%s}' % (name.encode(), v, b"," + good if good else b"") for v in bad]
             one = json.dumps(r.body.get(name, 1)).encode()
