@@ -5,8 +5,7 @@
  * A connection must begin with a hello; a hello fences the previous client: its workers are
  * killed before the reply is sent, so that nothing of it happens afterwards.  A worker replies
  * to the client itself and then reports to us; when its end of the pair closes without a
- * report, we reply for it.  While all workers are busy nothing is read; cayd
- * sends no more than there are.
+ * report, we reply for it.  While all are busy nothing is read; cayd sends no more than there are.
  *
  * A fork, its cgroup and its exit cost half a millisecond of CPU, more than changing limits, and
  * a claim waits for that: a worker that is unchanged afterwards becomes the spare again, and

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cay backup` and `cay restore`: a node's state on an empty machine"""
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+
+from cay import wait_for
+from conftest import BUILD
+
+
+def cli(c, *words):
+    return subprocess.run([pathlib.Path(BUILD).resolve() / "src/cli/cay", *words], env=c.env, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=180)
+
+
+def whole(c):
+    """What an operator would miss."""
+    tables = {what: c.call("GET", f"/v1/{what}")[what] for what in ("tenants", "keys", "templates", "images")}
+    for image in tables["images"]:
+        image.pop("last_used_at", None)
+    return tables
+
+
+def halt(c):
+    for name in ("cayd", "cay-keeper"):
+        c.daemons[name].terminate()
+        assert c.daemons[name].wait(60) == 0
+
+
+def test_a_restore_on_an_empty_machine_brings_back_all_of_it(own, tmp_path):
+    archive = tmp_path / "node.tar"
+    tenant = own.call("POST", "/v1/tenants", {"name": "kept"})["id"]
+    own.call("POST", "/v1/keys", {"tenant": tenant, "name": "laptop", "scope": "write"})
+    own.call("POST", "/v1/templates", {"name": "kind", "defaults": {"image": "tiny"}})
+    box = own.create("tiny", name="lost")
+    before, ids = whole(own), own.call("GET", "/v1/audit/head")
+    refused = cli(own, "backup", str(archive))
+    assert refused.returncode == 5 and "is running" in refused.stderr and not archive.exists(), refused
+
+    halt(own)
+    done = cli(own, "backup", str(archive))
+    assert done.returncode == 0 and done.stdout.startswith(f"wrote {archive}, "), done
+    assert stat.S_IMODE(os.stat(archive).st_mode) == 0o600 and [p.name for p in tmp_path.iterdir()] == ["node.tar"]
+    assert cli(own, "backup", str(archive)).returncode == 5, "a backup is never overwritten"
+    again = cli(own, "restore", str(archive))
+    assert again.returncode == 5 and "already has a journal" in again.stderr, again
+
+    own._remove_cgroups()  # the machine is gone, and its sandboxes with it
+    shutil.rmtree(own.state)
+    shutil.rmtree(own.run)
+    done = cli(own, "restore", str(archive))
+    assert done.returncode == 0, done
+    own.start()
+    assert whole(own) == before
+    assert own.call("GET", "/v1/audit/head")["count"] >= ids["count"]
+    wait_for("the end of what was lost", lambda: own.get(box)["state"] in ("failed", "terminated"), 60)
+    assert own.get(box)["end"]["reason"] == "node_lost"
+    assert own.exec(own.create("tiny"), ["echo", "from the image"]).text == "from the image\n"
+    assert cli(own, "audit", "verify").returncode == 0
+    assert own.call("GET", "/v1/fsck").get("findings", []) == []
