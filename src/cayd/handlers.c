@@ -226,8 +226,10 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 		return;
 	}
 	list_page_begin(&page, "sandboxes");
-	sb = sandbox_find_before(c->sandboxes, tenant, before);
-	for (; sb && page.rows < q->limit; sb = sandbox_next_of_tenant(sb)) {
+	sb = q->name ? sandbox_find_named_before(c->sandboxes, tenant, q->name, before)
+		     : sandbox_find_before(c->sandboxes, tenant, before);
+	for (; sb && page.rows < q->limit;
+	     sb = q->name ? sandbox_next_of_name(sb) : sandbox_next_of_tenant(sb)) {
 		if (sandbox_matches_query(&sb->info, q) && !sb->life.claimed) {
 			if (!list_page_add(&page, &sandbox_info_table, sandbox_describe(sb)))
 				break;

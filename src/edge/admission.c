@@ -263,8 +263,10 @@ static int admission_check_host_and_origin(struct edge *e, struct request *rq,
 	struct slice origin = http_header_find(rq->head, "origin");
 	struct credential *by = arena_alloc(&rq->arena, 1, sizeof(*by));
 
-	if (!by)
-		return cay_no_memory(err);
+	if (!by) {
+		(void)cay_no_memory(err);
+		return -ENOMEM;
+	}
 	*by = (struct credential){ .until_ms = PUSH_NEVER };
 	rq->data = *ret = by;
 	if (!admission_host_is_ours(e, http_header_find(rq->head, "host"))) {

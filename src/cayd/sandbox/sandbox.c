@@ -189,6 +189,26 @@ struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb)
 	return older;
 }
 
+static struct sandbox *sandbox_skip_to_name(struct sandbox *sb, const struct id *tenant,
+					    const char *name, uint64_t before)
+{
+	while (sb && ((before && sb->seq >= before) || !sandbox_is_of_tenant(sb, tenant) ||
+		      !str_eq(sb->info.name, name)))
+		sb = sb->next_by_name;
+	return sb;
+}
+
+struct sandbox *sandbox_find_named_before(struct sandboxes *all, const struct id *tenant,
+					  const char *name, uint64_t before)
+{
+	return sandbox_skip_to_name(all->by_name[sandbox_text_bucket(name)], tenant, name, before);
+}
+
+struct sandbox *sandbox_next_of_name(const struct sandbox *sb)
+{
+	return sandbox_skip_to_name(sb->next_by_name, &sb->info.tenant, sb->info.name, 0);
+}
+
 unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant)
 {
 	unsigned n = 0;

@@ -121,6 +121,10 @@ void sandbox_refuse_state(struct request *rq, struct sandbox *sb);
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);
 struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
+/* The same for those of one name, which are found without looking at the others. */
+struct sandbox *sandbox_find_named_before(struct sandboxes *all, const struct id *tenant,
+					  const char *name, uint64_t before);
+struct sandbox *sandbox_next_of_name(const struct sandbox *sb);
 /* Whether the request is valid; *ret is the tenant's sandbox that has this key or name. */
 [[nodiscard]] int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 				       const struct sandbox_create *spec,

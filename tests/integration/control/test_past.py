@@ -227,6 +227,27 @@ def test_an_ended_sandbox_is_read_for_as_long_as_the_settings_say():
         assert (c.get(live)["state"], c.get(failed)["state"]) == ("running", "failed"), "a failed one is kept for an hour"
 
 
+def test_those_of_one_name_are_listed_newest_first(own):
+    """As without a name, but found by it: pages, ended ones, and in a journal read again."""
+    made = []
+    for _ in range(3):
+        made.insert(0, own.create("tiny", name="work"))
+        other = own.create("tiny")
+        if len(made) < 3:
+            own.delete(made[0])
+
+    def listed(query):
+        page = own.call("GET", f"/v1/sandboxes?name=work{query}")
+        return [s["id"] for s in page["sandboxes"]], page.get("next_cursor")
+    for _ in range(2):
+        assert listed("") == (made, None) and listed("&state=live") == (made[:1], None)
+        first, cursor = listed("&limit=2")
+        assert first == made[:2] and listed(f"&limit=2&cursor={cursor}") == (made[2:], None)
+        assert own.call("GET", "/v1/sandboxes?name=nothing")["sandboxes"] == []
+        assert other in {s["id"] for s in own.call("GET", "/v1/sandboxes")["sandboxes"]}
+        restart(own, "cayd")
+
+
 def test_a_key_outlives_the_record_of_its_sandbox():
     """A record goes by number or by time; its key by time alone, also over a restart."""
     with cay.Cay(BUILD, env={"CAY_LIMITS_RECORD_TTL": "1s"}) as c:
