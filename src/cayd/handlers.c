@@ -146,13 +146,28 @@ void op_sandbox_resume(struct cayd *c, struct request *rq)
 	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_RESUME }, WAIT_SETTLED);
 }
 
+/* Both or none: the lease is renewed only if the deadline was taken. */
 void op_sandbox_extend(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_extend *q = rq->body;
-	struct life_event ev = { .kind = LIFE_EXTEND,
-				 .until_ns = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS };
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	uint64_t now = clk_boot_ns(c->clk);
+	struct life_event extend = { .kind = LIFE_EXTEND, .until_ns = now + q->ttl_ms * NS_PER_MS },
+			  renew = { .kind = LIFE_RENEW, .lease_ns = q->lease_ms * NS_PER_MS };
 
-	sandbox_apply_for_request(c, rq, &ev, WAIT_SAVED);
+	if (sb && !q->has_ttl && !q->has_lease) {
+		struct cay_err err = {};
+
+		(void)cay_fail_field(&err, CAY_E_INVALID, "ttl_ms",
+				     "expected 'ttl_ms' or 'lease_ms'");
+		request_fail(rq, &err);
+	} else if (sb && !q->has_ttl) {
+		sandbox_apply_for_request(c, rq, &renew, WAIT_SAVED);
+	} else if (sb) {
+		if (q->has_lease && now + q->ttl_ms * NS_PER_MS <= sb->life.ceiling_ns)
+			(void)sandbox_apply_event(sb, &renew);
+		sandbox_apply_for_request(c, rq, &extend, WAIT_SAVED);
+	}
 }
 
 void op_sandbox_labels(struct cayd *c, struct request *rq)

@@ -237,9 +237,8 @@ static int image_unpack_run_child(const struct image_work *w, struct image_unpac
 	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a pipe");
 	from = pipes[0];
-	to = pipes[1];
+	job->result_fd = to = pipes[1];
 	job->tree_fd = tree;
-	job->result_fd = to;
 	r = confine_start_child(image_unpack_child_main, job, &child, err);
 	if (r >= 0)
 		r = image_unpack_wait(&child.child, err);

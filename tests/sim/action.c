@@ -50,6 +50,7 @@ static bool create(struct sim *s)
 		return false;
 	l = life_new(&id, s->w.clk.boot, one_in(s, 3) ? LIFE_NEVER : span(s),
 		     one_in(s, 2) ? LIFE_NEVER : span(s), max);
+	life_set_lease(&l, s->w.clk.boot, one_in(s, 3) ? span(s) : 0);
 	l.entry = one_in(s, 2);
 	l.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP;
 	if (one_in(s, 3)) {
@@ -68,6 +69,7 @@ static bool take(struct sim *s)
 	struct life_terms t = { .ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
 				.idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
 				.max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+				.lease_ns = one_in(s, 3) ? span(s) : 0,
 				.entry = one_in(s, 2),
 				.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP };
 	const struct runner_box *b = pick(s);
@@ -106,6 +108,17 @@ static bool extend(struct sim *s)
 		world_break(&s->w, world_slot(&before.id),
 			    fine ? "may be extended, and was not" : "was extended, and may not be");
 	return true;
+}
+
+static bool renew(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && b->row.life.lease_ns != LIFE_NEVER &&
+	       !say(s, b,
+		    (struct life_event){ .kind = LIFE_RENEW,
+					 .lease_ns =
+						 one_in(s, 2) ? b->row.life.lease_ns : span(s) });
 }
 
 static bool enter(struct sim *s)
@@ -398,6 +411,7 @@ const struct action actions[] = {
 	{ "end", end, 1, false },
 	{ "turn", turn, 10, false },
 	{ "extend", extend, 3, false },
+	{ "renew", renew, 3, false },
 	{ "enter", enter, 5, false },
 	{ "leave", leave, 5, false },
 	{ "happens", happens, 50, false },

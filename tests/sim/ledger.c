@@ -9,11 +9,11 @@ static const char *const effect_names[DO_NUM] = {
 	[DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
 };
 static const char *const kind_names[LIFE_KINDS] = {
-	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",     [LIFE_END] = "end",
-	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited", [LIFE_PAUSE] = "pause",
-	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend", [LIFE_ENTER] = "enter",
-	[LIFE_LEAVE] = "leave",       [LIFE_CLAIM] = "take",    [LIFE_DEADLINE] = "due",
-	[LIFE_OBSERVED] = "facts",
+	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",      [LIFE_END] = "end",
+	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited",  [LIFE_PAUSE] = "pause",
+	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend",  [LIFE_RENEW] = "renew",
+	[LIFE_ENTER] = "enter",       [LIFE_LEAVE] = "leave",    [LIFE_CLAIM] = "take",
+	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
@@ -108,6 +108,9 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 	switch ((enum end_reason)next->reason) {
 	case END_TTL:
 		return now < before->expires_ns ? "ended before its time" : NULL;
+	case END_LEASE:
+		return now - before->renewed_ns < before->lease_ns ? "its lease was not over"
+								   : NULL;
 	case END_IDLE:
 		return g->busy || now - g->active_ns < before->idle_ns ? "ended as idle, is not"
 								       : NULL;
@@ -175,7 +178,8 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
 {
 	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
-	    a->expires_ns != b->expires_ns)
+	    a->expires_ns != b->expires_ns || a->lease_ns != b->lease_ns ||
+	    (ev->kind == LIFE_RENEW && a->state == SB_PENDING))
 		return true;
 	return a->state != b->state && a->state != SB_ENDING;
 }
@@ -303,6 +307,9 @@ void ledger_check(struct sim *s)
 		if (l->state < SB_ENDING && l->expires_ns < LIFE_NEVER - SIM_SWEEP_NS &&
 		    now > l->expires_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "lives past its deadline");
+		if (l->state < SB_ENDING && l->lease_ns != LIFE_NEVER &&
+		    now - l->renewed_ns > l->lease_ns + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "lives without a lease");
 		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy &&
 		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and still there");

@@ -539,9 +539,41 @@ static void every_combination(void **)
 	}
 }
 
+/* A lease counts from its last renewal; the time that control was down does not count. */
+static void a_lease_that_is_not_renewed_ends_it(void **)
+{
+	struct life_event due = { .kind = LIFE_DEADLINE },
+			  renew = { .kind = LIFE_RENEW, .lease_ns = AT(10) };
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+	struct life_out out;
+
+	assert_true(life_next_deadline(&l) == LIFE_NEVER);
+	life_set_lease(&l, AT(100), AT(10));
+	assert_true(life_next_deadline(&l) == AT(110));
+	l.state = SB_RUNNING;
+	life_step(&l, &renew, AT(109), &out); /* of the same length: nothing to write */
+	assert_true(!out.refused && out.notify && !out.journal && !out.sync);
+	l = out.next;
+	assert_true(life_next_deadline(&l) == AT(119));
+	renew.lease_ns = AT(30);
+	life_step(&l, &renew, AT(110), &out);
+	assert_true(out.journal && out.sync);
+	l = out.next;
+	(void)take(&l, due, AT(139));
+	assert_int_equal(l.state, SB_RUNNING);
+	life_step(&l,
+		  &(struct life_event){ .kind = LIFE_OBSERVED, .observed = { .same_boot = true } },
+		  AT(500), &out);
+	assert_true(life_next_deadline(&out.next) >= AT(530));
+	(void)take(&l, due, AT(140));
+	assert_true(l.state == SB_ENDING && l.reason == END_LEASE && !l.failed);
+	assert_int_equal(refusal(&l, renew, AT(141)), CAY_E_STATE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lease_that_is_not_renewed_ends_it),
 		cmocka_unit_test(from_create_to_delete),
 		cmocka_unit_test(pause_and_resume),
 		cmocka_unit_test(an_absent_keeper_is_asked_later),

@@ -25,6 +25,8 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
 	struct jw w = jw_to(out);
 
+	sandbox_describe_lease(sb, &r.sandbox);
+	r.sandbox.has_lease_until = false; /* it begins anew when the record is read */
 	hex_encode(sb->image, sizeof(sb->image), digest);
 	field_encode(&sandbox_record_table, NULL, &r, &w);
 	return jw_finish(&w);

@@ -358,12 +358,25 @@ void sandbox_release(struct sandbox *sb)
 	sb->holds--;
 }
 
+void sandbox_describe_lease(const struct sandbox *sb, struct sandbox_info *to)
+{
+	const struct life *l = &sb->life;
+	struct cayd *c = sb->cayd;
+
+	to->has_lease = l->lease_ns != LIFE_NEVER;
+	to->lease_ms = to->has_lease ? l->lease_ns / NS_PER_MS : 0;
+	to->has_lease_until = to->has_lease && !life_is_finished(l);
+	to->lease_until_ns =
+		clk_wall_ns(c->clk) + (l->renewed_ns + l->lease_ns - clk_boot_ns(c->clk));
+}
+
 /* Times are computed for the moment: life uses the boot clock, clients see the wall clock. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 {
 	uint64_t boot = clk_boot_ns(sb->cayd->clk), wall = clk_wall_ns(sb->cayd->clk);
 	const struct life *l = &sb->life;
 
+	sandbox_describe_lease(sb, &sb->info);
 	sb->info.has_expires = l->expires_ns != LIFE_NEVER && !life_is_finished(l);
 	if (sb->info.has_expires)
 		sb->info.expires_ns = wall + (l->expires_ns - boot);
@@ -425,6 +438,7 @@ static struct life_terms sandbox_life_terms(const struct cayd *c, const struct s
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
 		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
+		.lease_ns = spec->has_lease ? spec->lease_ms * NS_PER_MS : 0,
 		.max_ns =
 			(spec->max_ttl_ms ? spec->max_ttl_ms : c->settings.max_ttl_ms) * NS_PER_MS,
 		.entry = spec->has_entrypoint || spec->image_entrypoint,
@@ -485,6 +499,7 @@ static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
 	if (r < 0)
 		return r;
 	sb->life = life_new(&id, clk_boot_ns(sb->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
+	life_set_lease(&sb->life, clk_boot_ns(sb->cayd->clk), t.lease_ns);
 	sb->life.entry = t.entry;
 	sb->life.on_exit = t.on_exit;
 	sb->cgroup_tenant = *tenant;
@@ -634,6 +649,8 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		return cay_no_memory(err);
 	sb->life = *life;
 	life_reset_transient(&sb->life);
+	life_set_lease(&sb->life, clk_boot_ns(all->cayd->clk),
+		       from->has_lease ? from->lease_ms * NS_PER_MS : 0);
 	/* a claim that the crash cut off may have changed them */
 	sb->claim.limits_to_set = life->warm ? LIMIT_ALL : 0;
 	sb->info = *from;

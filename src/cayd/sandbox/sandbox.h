@@ -94,6 +94,7 @@ struct sandbox {
 /* When periodic work is next due (boot clock); each used by one module. */
 struct sandbox_due {
 	uint64_t save_retry_ns, entrypoint_poll_ns;
+	uint64_t swept_ns; /* the last sweep */
 };
 
 enum sandbox_wait {
@@ -193,6 +194,8 @@ unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *t
 struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
 /* How many ended by each reason since start; END_NUM_REASONS of them. */
 const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
+/* The members of its lease. */
+void sandbox_describe_lease(const struct sandbox *sb, struct sandbox_info *to);
 const uint64_t *sandboxes_get_blame_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 /* Its limits, or those it is about to get, have changed. */

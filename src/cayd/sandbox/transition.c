@@ -22,6 +22,7 @@
 
 /* How often a row that could not be written is tried again. */
 #define AGAIN_NS NS_PER_S
+#define STILL_NS NS_PER_S
 
 static void sandbox_unwatch_pid1(struct sandbox *sb);
 
@@ -262,6 +263,7 @@ static const char *const end_reason_details[END_NUM_REASONS] = {
 	[END_START_FAILED] = "it failed to start",
 	[END_NODE_LOST] = "the machine lost it",
 	[END_NODE_OOM] = "the machine had no memory left for it",
+	[END_LEASE] = "its lease was not renewed",
 };
 
 /* What an event ended: a process of the client's, our PID 1, or the sandbox as a whole. */
@@ -426,8 +428,12 @@ void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
 	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
 	bool no_keeper = keeper_is_gone(c->keeper, now);
+	uint64_t still = due->swept_ns && now - due->swept_ns > STILL_NS ? now - due->swept_ns : 0;
 
+	due->swept_ns = now;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		/* nobody could renew a lease while control stood still */
+		sb->life.renewed_ns += still;
 		if (no_keeper && sb->waiters)
 			sandbox_refuse_removal_waiters(sb);
 		if (life_next_deadline(&sb->life) <= now)

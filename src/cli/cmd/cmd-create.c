@@ -15,7 +15,7 @@ struct create_args {
 #define LIFE_MAX_MS UINT64_C(31622400000)
 #define KEY_MAX 64
 
-const struct opt opts_create[23] = {
+const struct opt opts_create[24] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -54,6 +54,8 @@ const struct opt opts_create[23] = {
 	  .help = "End it after this time, e.g. 1h" },
 	{ "idle", 0, OPT_DURATION, AT(idle_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after this time without a request, e.g. 10m" },
+	{ "lease", 0, OPT_DURATION, AT(lease_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
+	  .help = "End it after this time unless 'cay extend --lease' renews the lease" },
 	{ "on-full", 0, OPT_CHOICE, AT(on_full), .table = &sandbox_create_table,
 	  .member = "on_full", .arg = "refuse|evict_idle",
 	  .help = "When a quota is used up: fail, or end your longest idle sandbox" },
@@ -209,6 +211,7 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 
 	request->has_ttl = request->ttl_ms > 0;
 	request->has_idle = request->idle_ms > 0;
+	request->has_lease = request->lease_ms > 0;
 	request->has_app_port = request->app_port > 0;
 	request->has_writable = a->writable;
 	if (r >= 0 && a->writable &&

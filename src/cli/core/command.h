@@ -136,7 +136,7 @@ struct sandbox_create_args {
 	const char *writable;        /* paths separated by commas */
 	struct field_map services;
 };
-extern const struct opt opts_create[23];
+extern const struct opt opts_create[24];
 /* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
 void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */

@@ -18,6 +18,7 @@ static const int exit_status_of_reason[END_NUM_REASONS] = {
 	[END_START_FAILED] = 126,
 	[END_NODE_LOST] = 125,
 	[END_NODE_OOM] = 128 + SIGKILL,
+	[END_LEASE] = 124,
 };
 
 /* Real-time signals are counted from the kernel's 32, as cay-init does. */

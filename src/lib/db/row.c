@@ -19,7 +19,7 @@ static const char *const reasons[] = {
 	[END_IDLE] = "idle",           [END_QUOTA] = "quota",
 	[END_EVICTED] = "evicted",     [END_START_FAILED] = "start_failed",
 	[END_NODE_LOST] = "node_lost", [END_NODE_OOM] = "node_oom",
-	[END_NUM_REASONS] = NULL,
+	[END_LEASE] = "lease",         [END_NUM_REASONS] = NULL,
 };
 static const char *const on_exits[] = { [ON_EXIT_KEEP] = "keep", [ON_EXIT_END] = "end", NULL };
 static const char *const booleans[] = { "0", "1", NULL };

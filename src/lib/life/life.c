@@ -39,6 +39,14 @@ static void life_set_deadlines(struct life *l, uint64_t now, uint64_t ttl, uint6
 	l->ceiling_ns = life_time_add(now, max);
 	l->expires_ns = life_time_min(life_time_add(now, ttl), l->ceiling_ns);
 	l->idle_ns = idle;
+	l->lease_ns = LIFE_NEVER;
+	l->renewed_ns = now;
+}
+
+void life_set_lease(struct life *l, uint64_t now, uint64_t lease)
+{
+	l->lease_ns = lease ? lease : LIFE_NEVER;
+	l->renewed_ns = now;
 }
 
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max)
@@ -80,6 +88,8 @@ uint64_t life_next_deadline(const struct life *l)
 
 	if (l->state < SB_ENDING)
 		at = life_time_min(at, l->expires_ns);
+	if (l->state < SB_ENDING)
+		at = life_time_min(at, life_time_add(l->renewed_ns, l->lease_ns));
 	if (life_is_idle(l))
 		at = life_time_min(at, life_time_add(l->active_ns, l->idle_ns));
 	return at;
@@ -265,6 +275,19 @@ static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
 	out->notify = out->journal = out->sync = true;
 }
 
+/* The time of a renewal is not journaled: after a restart a lease begins anew, because nobody could
+ * renew it meanwhile. */
+static void life_renew_lease(struct life_out *out, uint64_t lease, uint64_t now)
+{
+	/* of one that does not run yet even its owner may not be journaled */
+	bool changed = lease != out->next.lease_ns || out->next.state == SB_PENDING;
+
+	out->next.lease_ns = lease;
+	out->next.renewed_ns = now;
+	out->notify = true;
+	out->journal = out->sync = changed;
+}
+
 /* Ownership is journaled only once it runs; after an earlier crash it is still warm. */
 static void life_claim_warm(struct life_out *out, const struct life_terms *t, uint64_t now)
 {
@@ -275,6 +298,7 @@ static void life_claim_warm(struct life_out *out, const struct life_terms *t, ui
 		return;
 	}
 	life_set_deadlines(l, now, t->ttl_ns, t->idle_ns, t->max_ns);
+	life_set_lease(l, now, t->lease_ns);
 	l->entry = t->entry;
 	l->on_exit = t->on_exit;
 	l->warm = false;
@@ -303,6 +327,8 @@ static void life_on_deadline(struct life_out *out, uint64_t now)
 
 	if (l->state < SB_ENDING && now >= l->expires_ns)
 		life_begin_ending(out, END_TTL, false);
+	else if (l->state < SB_ENDING && now >= life_time_add(l->renewed_ns, l->lease_ns))
+		life_begin_ending(out, END_LEASE, false);
 	else if (life_is_idle(l) && now >= life_time_add(l->active_ns, l->idle_ns))
 		life_begin_ending(out, END_IDLE, false);
 	else if (now >= l->retry_ns)
@@ -329,6 +355,7 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 	struct life *l = &out->next;
 	bool alive = f->exists && f->processes && f->started_ns;
 
+	l->renewed_ns = now; /* nobody could renew a lease while control was down */
 	if (l->pending_effect != DO_NOTHING)
 		return; /* another event came before PID 1's reply */
 	if (l->state == SB_ENDING)
@@ -354,7 +381,7 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 static bool life_event_is_request(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
-	       kind == LIFE_ENTER || kind == LIFE_CLAIM;
+	       kind == LIFE_RENEW || kind == LIFE_ENTER || kind == LIFE_CLAIM;
 }
 
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
@@ -403,6 +430,9 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		break;
 	case LIFE_EXTEND:
 		life_extend_ttl(out, ev->until_ns, now);
+		break;
+	case LIFE_RENEW:
+		life_renew_lease(out, ev->lease_ns, now);
 		break;
 	case LIFE_ENTER:
 	case LIFE_LEAVE:

@@ -68,6 +68,8 @@ struct life {
 	uint64_t ceiling_ns; /* upper bound of expires_ns */
 	uint64_t idle_ns;    /* idle timeout: ends with reason `idle`; or LIFE_NEVER */
 	uint64_t active_ns;  /* time of the last request */
+	uint64_t lease_ns;   /* ends with reason `lease` if not renewed for so long; LIFE_NEVER */
+	uint64_t renewed_ns; /* not in the journal, nor the one above, which is in the record */
 	uint64_t saved_ns;   /* active_ns as in the journal */
 	uint64_t started_ns; /* start time of PID 1, which identifies it; 0: not started */
 	uint8_t state;       /* enum sandbox_state */
@@ -93,6 +95,7 @@ enum life_kind {
 	LIFE_PAUSE,
 	LIFE_RESUME,
 	LIFE_EXTEND,   /* until_ns */
+	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_ENTER,    /* a request enters the sandbox */
 	LIFE_LEAVE,    /* a request leaves it */
 	LIFE_CLAIM,    /* a warm sandbox gets its owner: terms */
@@ -122,6 +125,7 @@ struct life_observation {
 /* The owner's terms; durations, LIFE_NEVER for none. */
 struct life_terms {
 	uint64_t ttl_ns, idle_ns, max_ns;
+	uint64_t lease_ns; /* 0: none */
 	bool entry;
 	uint8_t on_exit;
 };
@@ -131,7 +135,7 @@ struct life_event {
 	enum life_effect effect;
 	enum life_outcome outcome;
 	uint64_t generation;
-	uint64_t started_ns, until_ns;
+	uint64_t started_ns, until_ns, lease_ns;
 	unsigned reason, code;
 	struct life_observation observed;
 	struct life_terms terms;
@@ -147,6 +151,8 @@ struct life_out {
 
 /* A new sandbox at `now`; ttl, idle and max are durations, LIFE_NEVER for none. */
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max);
+/* A lease from `now` on, for one that life_new() has made or the journal has; 0: none. */
+void life_set_lease(struct life *l, uint64_t now, uint64_t lease);
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out);
 /* Time of the next LIFE_DEADLINE; LIFE_NEVER. */

@@ -131,8 +131,8 @@ struct sandbox_create {
 	const char *group;
 	struct field_texts entrypoint;
 	bool has_entrypoint, image_entrypoint;
-	uint64_t ttl_ms, idle_ms;
-	bool has_ttl, has_idle;
+	uint64_t ttl_ms, idle_ms, lease_ms;
+	bool has_ttl, has_idle, has_lease;
 	const char *template;
 	struct packages packages;
 	unsigned storage;
@@ -185,8 +185,8 @@ struct sandbox_info {
 	struct field_map labels;
 	struct limits limits;
 	unsigned runtime;
-	uint64_t created_ns, changed_ns, active_ns, expires_ns;
-	bool has_expires;
+	uint64_t created_ns, changed_ns, active_ns, expires_ns, lease_ms, lease_until_ns;
+	bool has_expires, has_lease, has_lease_until;
 	const char *group, *entry;
 	struct end end;
 	bool has_end;
@@ -251,7 +251,8 @@ struct delete_query {
 };
 
 struct sandbox_extend {
-	uint64_t ttl_ms;
+	uint64_t ttl_ms, lease_ms;
+	bool has_ttl, has_lease;
 };
 
 struct sandbox_labels {

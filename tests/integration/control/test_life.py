@@ -358,6 +358,26 @@ def test_the_end_of_a_group_is_told_when_it_is_durable(own):
     clean(own)
 
 
+def test_a_lease_that_is_not_renewed(own):
+    left, kept = own.create("tiny", lease_ms=1500), own.create("tiny", lease_ms=600000)
+    end = ended(own, left)["end"]
+    assert (end["reason"], end["blame"], end["retryable"]) == ("lease", "caller", False)
+    assert own.get(kept)["lease_ms"] == 600000 and own.get(kept)["lease_expires_at"]
+    own.call("POST", f"/v1/sandboxes/{kept}/extend", {"lease_ms": 500000})
+    refused("invalid_argument", own.call, "POST", f"/v1/sandboxes/{kept}/extend", {})
+    refused("wrong_state", own.call, "POST", f"/v1/sandboxes/{left}/extend", {"lease_ms": 1000})
+    restart(own, "cayd")
+    assert own.get(kept)["lease_ms"] == 500000
+    # nobody can renew it while control is down: it begins anew, and is not forgotten
+    own.call("POST", f"/v1/sandboxes/{kept}/extend", {"lease_ms": 3000})
+    own.kill_daemon("cayd")
+    cay.let_pass(4)
+    own.start_cayd()
+    assert own.get(kept)["state"] == "running"
+    assert ended(own, kept)["end"]["reason"] == "lease"
+    clean(own)
+
+
 @pytest.mark.parametrize("code,state", [(0, "terminated"), (3, "failed")])
 def test_an_entrypoint_that_ends_ends_its_sandbox(own, code, state):
     box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; until [ -e /tmp/go ]; do sleep 0.05; done; exit {code}"], on_exit="end")
