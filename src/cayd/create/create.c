@@ -80,8 +80,8 @@ static void create_start(struct create_request *w)
 	rq->events = NULL;
 	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
-	else if (create_read_key(rq, &key, &err) >= 0 &&
-		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
+	else if (create_read_key(rq, &key, &err) >= 0 && template_apply(c, rq, &spec, &err) >= 0 &&
+		 pool_check_max(c, &spec, &err) >= 0 &&
 		 admit_and_create(c, &rq->actor.tenant, &spec, &key, NULL, &sb, &err) >= 0 &&
 		 sb->life.state == SB_PENDING && !sb->create.slot) {
 		sb->create.slot = &w->slot;

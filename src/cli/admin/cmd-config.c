@@ -5,7 +5,7 @@
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
-static const char *const froms[CONF_FROM_NUM] = {
+static const char *const origin_names[CONF_FROM_NUM] = {
 	[CONF_FROM_DEFAULT] = "default",
 	[CONF_FROM_FILE] = "file",
 	[CONF_FROM_VARIABLE] = "variable",
@@ -102,7 +102,7 @@ static int config_from_format(const struct config *f, size_t i, struct buf *out)
 		return buf_printf(out, "%s:%u", f->path, o->line);
 	if (o->from == CONF_FROM_VARIABLE)
 		return conf_env_name(&settings_table.keys[i], out);
-	return buf_puts(out, froms[o->from]);
+	return buf_puts(out, origin_names[o->from]);
 }
 
 static void config_row_add_json(const struct config *f, size_t i, const char *value, struct jw *w)
@@ -114,7 +114,7 @@ static void config_row_add_json(const struct config *f, size_t i, const char *va
 	jw_str(w, "section", k->section);
 	jw_str(w, "key", k->key);
 	jw_str(w, "value", value);
-	jw_str(w, "from", froms[f->origins[i].from]);
+	jw_str(w, "from", origin_names[f->origins[i].from]);
 	if (f->origins[i].from == CONF_FROM_FILE)
 		jw_u64(w, "line", f->origins[i].line);
 	if (conf_env_name(k, &variable) >= 0)

@@ -5,7 +5,8 @@
  * idempotency-key - the header by which a client repeats a request without repeating its effect
  *
  * A request with a key that was used before gets the reply of the first.  The hash tells a
- * repetition from another request with the same key; it is of the decoded body, not of its spelling.
+ * repetition from another request with the same key; it is of the decoded body, not of its
+ * spelling.
  */
 #include "ops/field.h"
 
