@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *in = fuzz_copy(data, size);
-	auto_buf whole = BUF_INIT(2 * REFERENCE_MAX);
+	auto_buf whole = BUF_INIT(KIB(1));
 	struct reference r;
 
 	if (reference_parse((struct slice){ in, size }, &r) == 0) {

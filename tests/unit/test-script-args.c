@@ -12,8 +12,8 @@ static char *long_text(const char *unit, size_t bytes)
 	char *text = calloc(1, bytes + 1);
 
 	assert_non_null(text);
-	for (size_t i = 0; i + n <= bytes; i += n)
-		memcpy(text + i, unit, n);
+	for (size_t i = 0; i < bytes - bytes % n; i++)
+		text[i] = unit[i % n];
 	return text;
 }
 

@@ -11,6 +11,7 @@
 #include "cayd/image/registry.h"
 #include "text/reference.h"
 
+#define LONG_REFERENCE KIB(1) /* images.short and a name */
 #define PULLS_MAX 8
 #define PULLS_TENANT_MAX 2 /* started by creates of one tenant */
 #define TICK_MS 250
@@ -365,7 +366,7 @@ static int pull_find_reference(const struct cayd *c, const char *name, struct bu
 void op_image_pull(struct cayd *c, struct request *rq)
 {
 	const struct image_pull *q = rq->body;
-	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
+	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 	struct cay_err err = {};
 
@@ -394,7 +395,7 @@ void op_image_pull(struct cayd *c, struct request *rq)
 
 bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err)
 {
-	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
+	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 
 	return c->settings.images_pull == IMAGES_PULL_CREATE && err->code == CAY_E_NOT_FOUND &&
@@ -406,7 +407,7 @@ bool pull_can_help_create(const struct cayd *c, const char *image, const struct 
 void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
 			   void (*again)(struct cayd *c, struct request *rq))
 {
-	auto_buf reference = BUF_INIT(2 * REFERENCE_MAX);
+	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 
 	if (pull_find_reference(c, image, &reference, &ref) < 0)

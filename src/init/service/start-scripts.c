@@ -12,7 +12,7 @@
 /* The environment before and after the script (start-env.h); an image without `cat` exports
  * nothing. */
 #define ENVIRON "cat /proc/self/environ >&4 2>/dev/null || :; "
-#define SOURCE ENVIRON "printf '=\\000' >&4 || :; . \"$0\"; " ENVIRON
+static const char source_script[] = ENVIRON "printf '=\\000' >&4 || :; . \"$0\"; " ENVIRON;
 static_assert(CHILD_PASS == 4);
 
 struct start_script {
@@ -180,7 +180,7 @@ static void start_scripts_run_next(struct start_scripts *b)
 {
 	const struct start_script *s = &b->scripts[b->next_script];
 	const char *run[] = { s->path, NULL };
-	const char *source[] = { "/bin/sh", "-ec", SOURCE, s->path, NULL };
+	const char *source[] = { "/bin/sh", "-ec", source_script, s->path, NULL };
 	struct exec_run req = { .has_argv = true, .user = "0", .cwd = "/" };
 	struct exec_internal own = { .output_fd = -EBADF,
 				     .visible = true,
