@@ -543,7 +543,13 @@ static void every_combination(void **)
 static void a_lease_that_is_not_renewed_ends_it(void **)
 {
 	struct life_event due = { .kind = LIFE_DEADLINE },
-			  renew = { .kind = LIFE_RENEW, .lease_ns = AT(10) };
+			  renew = { .kind = LIFE_RENEW, .lease_ns = AT(10) },
+			  found = { .kind = LIFE_OBSERVED,
+				    .observed = { .same_boot = true,
+						  .exists = true,
+						  .claimed = true,
+						  .started_ns = AT(100),
+						  .processes = 1 } };
 	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
 	struct life_out out;
 
@@ -561,10 +567,9 @@ static void a_lease_that_is_not_renewed_ends_it(void **)
 	l = out.next;
 	(void)take(&l, due, AT(139));
 	assert_int_equal(l.state, SB_RUNNING);
-	life_step(&l,
-		  &(struct life_event){ .kind = LIFE_OBSERVED, .observed = { .same_boot = true } },
-		  AT(500), &out);
-	assert_true(life_next_deadline(&out.next) >= AT(530));
+	l.started_ns = AT(100);
+	life_step(&l, &found, AT(500), &out);
+	assert_true(out.next.state == SB_RUNNING && life_next_deadline(&out.next) == AT(530));
 	(void)take(&l, due, AT(140));
 	assert_true(l.state == SB_ENDING && l.reason == END_LEASE && !l.failed);
 	assert_int_equal(refusal(&l, renew, AT(141)), CAY_E_STATE);
