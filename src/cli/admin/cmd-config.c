@@ -57,7 +57,7 @@ static int cmd_config_check_run(struct cli *c, const struct opt_words *w, struct
 	struct config *f = NULL;
 	int r = config_read(c, w->n_operands ? w->operands[0] : NULL, &f, err);
 
-	if (r < 0)
+	if (r < 0 || !f)
 		return r;
 	if (c->global.json) {
 		jw_object_begin(&json, NULL);
@@ -133,7 +133,7 @@ static int cmd_config_show_run(struct cli *c, const struct opt_words *, struct c
 	struct config *f = NULL;
 	int r = config_read(c, NULL, &f, err);
 
-	if (r < 0)
+	if (r < 0 || !f)
 		return r;
 	for (size_t i = 0; r >= 0 && i < settings_table.n; i++) {
 		const struct conf_key *k = &settings_table.keys[i];

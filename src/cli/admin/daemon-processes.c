@@ -71,7 +71,7 @@ int daemon_processes_count(struct daemon_processes ret[static DAEMON_NUM])
 	if (!proc)
 		return -errno;
 	while ((entry = readdir(proc))) /* NOLINT(concurrency-mt-unsafe): no threads */
-		if (ascii_is_digit(entry->d_name[0]))
+		if (ascii_is_digit(entry->d_name[0]) && dirfd(proc) >= 0)
 			daemon_process_add(dirfd(proc), entry->d_name, ret);
 	(void)closedir(proc);
 	return 0;
