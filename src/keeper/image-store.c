@@ -237,14 +237,13 @@ static int image_unpack_run_child(const struct image_work *w, struct image_unpac
 	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a pipe");
 	from = pipes[0];
-	job->result_fd = to = pipes[1];
+	to = pipes[1];
+	job->result_fd = to;
 	job->tree_fd = tree;
 	r = confine_start_child(image_unpack_child_main, job, &child, err);
 	if (r >= 0)
 		r = image_unpack_wait(&child.child, err);
-	if (r >= 0)
-		r = image_unpack_read_result(from, ret, err);
-	return r;
+	return r < 0 ? r : image_unpack_read_result(from, ret, err);
 }
 
 static int image_work_check_rootfs(const struct image_work *w, struct cay_err *err)

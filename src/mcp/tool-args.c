@@ -231,19 +231,14 @@ static int tool_arg_rename_aliases(const struct tool_arg *args, json_t *v, struc
 	int r = 0;
 
 	for (const struct tool_arg *a = args; r >= 0 && (a->name || a->as); a++) {
-		json_t *item = a->name ? json_object_get(v, a->name) : NULL, *entry;
-		size_t i;
+		json_t *item = a->name ? json_object_get(v, a->name) : NULL;
 
 		if (a->type == TOOL_ALIAS)
 			r = tool_arg_rename_alias(a, v, err);
 		else if (a->type == TOOL_OBJECT)
 			r = tool_arg_rename_aliases(a->sub, item, err);
-		else if (a->type == TOOL_LIST)
-			json_array_foreach(item, i, entry)
-			{
-				if (r >= 0)
-					r = tool_arg_rename_aliases(a->sub, entry, err);
-			}
+		for (size_t i = 0; a->type == TOOL_LIST && r >= 0 && i < json_array_size(item); i++)
+			r = tool_arg_rename_aliases(a->sub, json_array_get(item, i), err);
 	}
 	return r;
 }

@@ -63,6 +63,7 @@ int daemon_processes_count(struct daemon_processes ret[static DAEMON_NUM])
 	};
 	const struct dirent *entry;
 	DIR *proc;
+	int fd;
 
 	memcpy(ret, none, sizeof(none));
 	if (geteuid() != 0)
@@ -70,9 +71,10 @@ int daemon_processes_count(struct daemon_processes ret[static DAEMON_NUM])
 	proc = opendir("/proc");
 	if (!proc)
 		return -errno;
+	fd = dirfd(proc);
 	while ((entry = readdir(proc))) /* NOLINT(concurrency-mt-unsafe): no threads */
-		if (ascii_is_digit(entry->d_name[0]) && dirfd(proc) >= 0)
-			daemon_process_add(dirfd(proc), entry->d_name, ret);
+		if (ascii_is_digit(entry->d_name[0]) && fd >= 0)
+			daemon_process_add(fd, entry->d_name, ret);
 	(void)closedir(proc);
 	return 0;
 }

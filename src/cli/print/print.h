@@ -20,7 +20,7 @@
 size_t print_text_width(const char *s);
 
 /* Rows of cells, aligned when printed; the first is the heading. */
-#define PRINT_TABLE_COLUMNS_MAX 8
+#define PRINT_TABLE_COLUMNS_MAX 10
 
 struct print_table {
 	struct buf text; /* cells, each ended by a 0 */

@@ -401,7 +401,7 @@ class Fake:
 
     def post_images(self, c, f, parts, query, headers):
         self.imported = b"".join(self.body(f, headers))
-        image = {"id": new_id("im"), "name": query["name"], "digest": "sha256:" + "0" * 64,
+        image = {"id": new_id("im"), "name": query.get("name") or query["default_name"], "digest": "sha256:" + "0" * 64,
                  "size_bytes": len(self.imported), "created_at": "2026-11-15T01:50:43.123Z"}
         self.images[image["id"]] = image
         c.sendall(reply(201, image))

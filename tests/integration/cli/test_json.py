@@ -18,6 +18,8 @@ REASONS = {
     "mcp": "it speaks JSON-RPC",
     "mcp config": "it prints JSON anyway",
     "completion": "a shell reads what is printed",
+    "backup": "it prints the name of the file it wrote",
+    "restore": "it prints what to start next",
 }
 
 

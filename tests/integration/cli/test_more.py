@@ -97,10 +97,10 @@ def test_groups_are_counted_and_ended(daemon, cay):
 
 
 def test_pools_are_listed(daemon, cay):
-    pool = {"pool": {"min": 8, "max": 0, "on_empty": "fail"}, "pool_now": {"warm": 7, "starting": 1, "claimed": 120, "failed": 2}}
+    pool = {"pool": {"min": 8, "max": 0, "on_empty": "fail"}, "pool_now": {"warm": 7, "starting": 1, "in_use": 30, "claimed": 120, "failed": 2}}
     daemon.say["GET", "/v1/templates"] = fake_daemon.reply(200, {"templates": [TEMPLATE, {**TEMPLATE, "name": "warm", **pool}]})
     lines = [line.split() for line in cay("pool", "ls").stdout.splitlines()]
-    assert lines[1:] == [["warm", "8", "-", "7", "1", "120", "2", "fail"]] and lines[0][0] == "TEMPLATE"
+    assert lines[1:] == [["warm", "8", "-", "7", "1", "30", "120", "2", "fail"]] and lines[0][0] == "TEMPLATE"
     assert [t["name"] for t in json.loads(cay("pool", "ls", "--json").stdout)["templates"]] == ["warm"]
 
 

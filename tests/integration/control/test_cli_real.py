@@ -65,7 +65,7 @@ def test_a_whole_life(own, run):
 
     run("pause", "mine")
     assert names(run("ls", "--state", "paused")) == {"mine"}
-    assert "not running" in run("exec", "mine", "--", "true", status=5)
+    assert "is paused" in run("exec", "mine", "--", "true", status=5)
     run("resume", "mine")
     assert run("exec", "mine", "--", "echo", "again") == "again\n"
 
