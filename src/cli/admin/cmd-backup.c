@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "base/path.h"
+#include "base/rmtree.h"
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 #include "cli/print/progress.h"
@@ -120,36 +121,51 @@ const struct cmd cmd_backup = {
 	.run = cmd_backup_run,
 };
 
-static int cmd_restore_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+/* The journal gets its name last: a restore that was interrupted has none and can be repeated. */
+static int restore_read(struct cli *c, int top, const char *file, struct cay_err *err)
 {
-	const char *state = c->settings.state_dir;
 	const char *const argv[] = { "tar",
 				     "--extract",
 				     "--file",
-				     w->operands[0],
+				     file,
 				     "--preserve-permissions",
 				     "--same-owner",
 				     "--xattrs",
 				     "--xattrs-include=*",
+				     "--transform=s,^db\\(/\\|$\\),db.part\\1,S", /* not of links in images */
 				     "-C",
-				     state,
+				     c->settings.state_dir,
 				     NULL };
-	auto_buf journal = BUF_INIT(PATH_LEN);
+	int r = rmtree_at(top, "db.part");
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove db.part");
+	r = backup_run_tar(c, argv, err);
+	if (r >= 0 && (syncfs(top) < 0 || renameat(top, "db.part", top, "db") < 0 || fsync(top) < 0))
+		r = cay_fail_sys(err, cay_code_from_disk_errno(errno), errno, "restore db");
+	return r;
+}
+
+static int cmd_restore_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	const char *state = c->settings.state_dir, *file = w->operands[0];
+	auto_close int top = -EBADF;
 	int r = backup_require_stopped(c, err);
 
 	if (r < 0)
 		return r;
-	if (access(w->operands[0], R_OK) < 0)
-		return cay_fail_sys(err, CAY_E_NOT_FOUND, errno, "read %s", w->operands[0]);
-	if (buf_printf(&journal, "%s/db/journal.db", state) < 0)
-		return cay_fail(err, CAY_E_INVALID, "paths.state is too long");
-	if (access(buf_str(&journal), F_OK) == 0) {
+	if (access(file, R_OK) < 0)
+		return cay_fail_sys(err, CAY_E_NOT_FOUND, errno, "read %s", file);
+	if (mkdir(state, 0755) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", state);
+	top = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (top < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", state);
+	if (faccessat(top, "db/journal.db", F_OK, 0) == 0) {
 		api_hint_set(&c->api, "move the directory away; a restore replaces nothing");
 		return cay_fail(err, CAY_E_CONFLICT, "%s already has a journal", state);
 	}
-	if (mkdir(state, 0755) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", state);
-	r = backup_run_tar(c, argv, err);
+	r = restore_read(c, top, file, err);
 	return r < 0 ? r
 		     : print_line(err,
 				  "restored %s; start cay-keeper and cayd, then run 'cay fsck'",

@@ -40,6 +40,8 @@ def test_a_restore_on_an_empty_machine_brings_back_all_of_it(own, tmp_path):
     assert refused.returncode == 5 and "is running" in refused.stderr and not archive.exists(), refused
 
     halt(own)
+    link = own.state / "images" / "link"  # as an image may have
+    link.symlink_to("db/x")
     done = cli(own, "backup", str(archive))
     assert done.returncode == 0 and done.stdout.startswith(f"wrote {archive}, "), done
     assert stat.S_IMODE(os.stat(archive).st_mode) == 0o600 and [p.name for p in tmp_path.iterdir()] == ["node.tar"]
@@ -50,8 +52,15 @@ def test_a_restore_on_an_empty_machine_brings_back_all_of_it(own, tmp_path):
     own._remove_cgroups()  # the machine is gone, and its sandboxes with it
     shutil.rmtree(own.state)
     shutil.rmtree(own.run)
+    cut = tmp_path / "cut.tar"  # as of a restore that was killed: tar ends half-way
+    cut.write_bytes(archive.read_bytes()[:archive.stat().st_size // 2])
+    assert cli(own, "restore", str(cut)).returncode == 1 and not (own.state / "db").exists()
+    (own.state / "db.part").mkdir(exist_ok=True)
+    (own.state / "db.part" / "journal.db-wal").write_bytes(b"of another restore")
     done = cli(own, "restore", str(archive))
-    assert done.returncode == 0, done
+    assert done.returncode == 0 and not (own.state / "db.part").exists(), done
+    assert os.readlink(link) == "db/x"
+    link.unlink()
     own.start()
     assert whole(own) == before
     assert own.call("GET", "/v1/audit/head")["count"] >= ids["count"]
