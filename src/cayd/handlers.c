@@ -318,7 +318,7 @@ static void group_delete_start(struct cayd *c, struct request *rq)
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
 }
 
-/* A warm sandbox is nobody's yet. */
+/* A warm sandbox has no owner. */
 static bool sandbox_matches_deletion(const struct sandbox *sb, const struct delete_query *q)
 {
 	const struct sandbox_info *s = &sb->info;

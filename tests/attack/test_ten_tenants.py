@@ -215,12 +215,7 @@ class Node(floods.Node):
 
 @pytest.fixture(scope="module")
 def node():
-    _, missing = lib.built(BUILD)
-    if missing:
-        pytest.skip(f"not built yet: {', '.join(missing)}")
-    with Node(BUILD) as n:
-        n.prepare()
-        yield n
+    yield from floods.prepared(Node)
 
 
 def total(done, seconds):

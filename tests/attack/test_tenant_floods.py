@@ -108,14 +108,19 @@ class Node(mcp.Workshop):
         return int(text.split("VmRSS:")[1].split()[0]) * 1024
 
 
-@pytest.fixture(scope="module")
-def node():
+def prepared(kind):
+    """For a fixture: a node of this class."""
     _, missing = lib.built(BUILD)
     if missing:
         pytest.skip(f"not built yet: {', '.join(missing)}")
-    with Node(BUILD) as n:
+    with kind(BUILD) as n:
         n.prepare()
         yield n
+
+
+@pytest.fixture(scope="module")
+def node():
+    yield from prepared(Node)
 
 
 class Client:

@@ -26,7 +26,7 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 	struct jw w = jw_to(out);
 
 	sandbox_describe_lease(sb, &r.sandbox);
-	r.sandbox.has_lease_until = false; /* it begins anew when the record is read */
+	r.sandbox.has_lease_until = false; /* reading the record renews it */
 	hex_encode(sb->image, sizeof(sb->image), digest);
 	field_encode(&sandbox_record_table, NULL, &r, &w);
 	return jw_finish(&w);

@@ -15,11 +15,11 @@
 #include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/revoked.h"
 #include "cayd/sandbox/services-check.h"
+#include "cayd/sandbox/spec.h"
 #include "text/hex.h"
 
 #define BUCKETS 16384
 #define POOL_MAX KIB(256)
-#define END_RESERVE KIB(1) /* of the pool, for the texts of its end */
 #define FAILED_KEPT_NS (UINT64_C(3600) * NS_PER_S)
 
 struct sandboxes {
@@ -433,93 +433,6 @@ static struct sandbox *sandbox_alloc(struct sandboxes *all)
 	return sb;
 }
 
-static struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
-{
-	return (struct life_terms){
-		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
-		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
-		.lease_ns = spec->has_lease ? spec->lease_ms * NS_PER_MS : 0,
-		.max_ns =
-			(spec->max_ttl_ms ? spec->max_ttl_ms : c->settings.max_ttl_ms) * NS_PER_MS,
-		.entry = spec->has_entrypoint || spec->image_entrypoint,
-		.on_exit = (uint8_t)spec->on_exit,
-	};
-}
-
-/* Owner, name, key and everything else the request says. */
-static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
-			       const struct idempotency_key *key, const struct id *tenant)
-{
-	const struct image *image = image_by_digest(sb->cayd->images, sb->image);
-	const struct field_texts *argv =
-		spec->image_entrypoint && image ? &image->config.argv : &spec->entrypoint;
-	struct limits limits;
-	int r = limits_resolve(sb->cayd, spec, &limits, NULL);
-
-	if (r < 0)
-		return r;
-	sb->info = (struct sandbox_info){ .id = sb->life.id,
-					  .tenant = *tenant,
-					  .runtime = spec->runtime,
-					  .created_ns = clk_wall_ns(sb->cayd->clk),
-					  .image = sandbox_copy_text(sb, spec->image),
-					  .template = sandbox_copy_text(sb, spec->template),
-					  .name = sandbox_copy_text(sb, spec->name),
-					  .group = sandbox_copy_text(sb, spec->group),
-					  .timezone = sandbox_copy_text(sb, spec->timezone) };
-	sb->info.limits = limits;
-	sb->info.storage = spec->storage;
-	sb->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
-	sb->info.has_writable = spec->has_writable;
-	sb->info.changed_ns = sb->info.active_ns = sb->info.created_ns;
-	if (key->key.n) {
-		sb->idempotency_key = arena_strndup(&sb->arena, key->key.p, key->key.n);
-		sb->idempotency_hash = sandbox_copy_text(sb, key->body_hash);
-	}
-	if (!sb->info.image || (spec->name && !sb->info.name) ||
-	    (spec->template && !sb->info.template) || (spec->group && !sb->info.group) ||
-	    (spec->timezone && !sb->info.timezone) ||
-	    (key->key.n && (!sb->idempotency_key || !sb->idempotency_hash)) ||
-	    sandbox_set_labels(sb, &spec->labels) < 0 ||
-	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
-	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
-	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
-	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0)
-		return -ENOMEM;
-	return sb->arena.left < END_RESERVE ? -E2BIG : sandbox_record_check_size(sb);
-}
-
-static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
-			const struct idempotency_key *key, const struct id *tenant)
-{
-	struct life_terms t = sandbox_life_terms(sb->cayd, spec);
-	struct id id;
-	int r = id_generate(ID_SANDBOX, 0, 0, &id);
-
-	if (r < 0)
-		return r;
-	sb->life = life_new(&id, clk_boot_ns(sb->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
-	life_set_lease(&sb->life, clk_boot_ns(sb->cayd->clk), t.lease_ns);
-	sb->life.entry = t.entry;
-	sb->life.on_exit = t.on_exit;
-	sb->cgroup_tenant = *tenant;
-	return sandbox_assign_spec(sb, spec, key, tenant);
-}
-
-/* Creating a name again returns its sandbox if the request matches. */
-static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
-				   struct cay_err *err)
-{
-	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
-	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
-	    sandbox_limits_match_spec(sb, spec))
-		return 0;
-	return cay_fail_field(err, CAY_E_CONFLICT, "name",
-			      "'%s' is the name of a sandbox with another image, runtime, storage, "
-			      "app_port or limits",
-			      spec->name);
-}
-
 /* The sandbox an earlier request with this key or name has created. */
 static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
 				 const struct sandbox_create *spec,
@@ -573,7 +486,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 		return cay_no_memory(err);
 	memcpy(sb->image, image_find_for_create(all->cayd->images, spec)->digest,
 	       sizeof(sb->image));
-	r = sandbox_init(sb, spec, key, tenant);
+	r = sandbox_init_from_spec(sb, spec, key, tenant);
 	if (r >= 0)
 		r = uid_range_claim(all, &sb->uid_range);
 	if (r < 0) {

@@ -432,7 +432,7 @@ void sandboxes_sweep(struct cayd *c, uint64_t now)
 
 	due->swept_ns = now;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
-		/* nobody could renew a lease while control stood still */
+		/* no client could renew a lease while control stood still */
 		sb->life.renewed_ns += still;
 		if (no_keeper && sb->waiters)
 			sandbox_refuse_removal_waiters(sb);

@@ -2,7 +2,7 @@
 /*
  * tenant-usage - what the sandboxes of a tenant, or those with one value of a label, use together
  *
- * Rows are summed up anew for each page, from the last sample of each sandbox and from the records
+ * Each page sums up its rows from the last sample of each sandbox and from the records
  * of ended ones; the cursor is a position in the order of tenants, or of values.
  */
 #include "cayd/core/cursor.h"

@@ -124,24 +124,27 @@ const struct cmd cmd_backup = {
 /* The journal gets its name last: a restore that was interrupted has none and can be repeated. */
 static int restore_read(struct cli *c, int top, const char *file, struct cay_err *err)
 {
-	const char *const argv[] = { "tar",
-				     "--extract",
-				     "--file",
-				     file,
-				     "--preserve-permissions",
-				     "--same-owner",
-				     "--xattrs",
-				     "--xattrs-include=*",
-				     "--transform=s,^db\\(/\\|$\\),db.part\\1,S", /* not of links in images */
-				     "-C",
-				     c->settings.state_dir,
-				     NULL };
+	const char *const argv[] = {
+		"tar",
+		"--extract",
+		"--file",
+		file,
+		"--preserve-permissions",
+		"--same-owner",
+		"--xattrs",
+		"--xattrs-include=*",
+		"--transform=s,^db\\(/\\|$\\),db.part\\1,S", /* not of links in images */
+		"-C",
+		c->settings.state_dir,
+		NULL
+	};
 	int r = rmtree_at(top, "db.part");
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove db.part");
 	r = backup_run_tar(c, argv, err);
-	if (r >= 0 && (syncfs(top) < 0 || renameat(top, "db.part", top, "db") < 0 || fsync(top) < 0))
+	if (r >= 0 &&
+	    (syncfs(top) < 0 || renameat(top, "db.part", top, "db") < 0 || fsync(top) < 0))
 		r = cay_fail_sys(err, cay_code_from_disk_errno(errno), errno, "restore db");
 	return r;
 }

@@ -24,7 +24,7 @@ enum cay_code {
 	CAY_NUM_CODES
 };
 
-/* Who can prevent a failure, and who ended what ended.  What nobody judged is ours. */
+/* Who can prevent a failure, and who ended what ended.  Ends without a rule are INFRA. */
 enum blame {
 	BLAME_INFRA,  /* Cay, the machine or its operator */
 	BLAME_CALLER, /* the client: its request, its image, its delete */

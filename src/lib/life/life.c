@@ -275,7 +275,7 @@ static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
 	out->notify = out->journal = out->sync = true;
 }
 
-/* The time of a renewal is not journaled: after a restart a lease begins anew, because nobody could
+/* The time of a renewal is not journaled: a restart renews a lease, because no client could
  * renew it meanwhile. */
 static void life_renew_lease(struct life_out *out, uint64_t lease, uint64_t now)
 {
@@ -355,7 +355,7 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 	struct life *l = &out->next;
 	bool alive = f->exists && f->processes && f->started_ns;
 
-	l->renewed_ns = now; /* nobody could renew a lease while control was down */
+	l->renewed_ns = now; /* no client could renew a lease while control was down */
 	if (l->pending_effect != DO_NOTHING)
 		return; /* another event came before PID 1's reply */
 	if (l->state == SB_ENDING)
