@@ -256,6 +256,16 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 	sandboxes_reply(c, rq, &page, unsaved);
 }
 
+/* A sandbox that is ending already is not ended again, and a warm one has no owner. */
+static bool sandbox_matches_deletion(const struct sandbox *sb, const struct delete_query *q)
+{
+	const struct sandbox_info *s = &sb->info;
+
+	return sb->life.state < SB_ENDING && !sb->life.warm &&
+	       (!q->group || (s->group && str_eq(s->group, q->group))) &&
+	       (!q->label || labels_match(&s->labels, q->label));
+}
+
 struct group_deletion {
 	struct cayd *cayd;
 	struct request *rq; /* NULL: the client left */
@@ -307,8 +317,7 @@ static void group_delete_start(struct cayd *c, struct request *rq)
 	*u = (struct group_deletion){ .cayd = c, .rq = rq, .ended = ended };
 	for (struct sandbox *sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, 0); sb;
 	     sb = sandbox_next_of_tenant(sb)) {
-		if (!sb->info.group || !str_eq(sb->info.group, q->group) ||
-		    life_is_finished(&sb->life))
+		if (!sandbox_matches_deletion(sb, q))
 			continue;
 		sandbox_end(sb, END_KILLED, "its group was deleted by a client");
 		if (u->n < GROUP_ROWS)
@@ -316,16 +325,6 @@ static void group_delete_start(struct cayd *c, struct request *rq)
 	}
 	request_watch_client(&u->rq);
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
-}
-
-/* A warm sandbox has no owner. */
-static bool sandbox_matches_deletion(const struct sandbox *sb, const struct delete_query *q)
-{
-	const struct sandbox_info *s = &sb->info;
-
-	return sb->life.state < SB_ENDING && !sb->life.warm &&
-	       (!q->group || (s->group && str_eq(s->group, q->group))) &&
-	       labels_match(&s->labels, q->label);
 }
 
 /* Ends no sandbox that the reply has no room for: each is reported, and the cursor leads to the

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deleting takes a second at most, whatever goes on inside."""
 import os
+import signal
 import subprocess
 import time
 import urllib.parse
@@ -122,3 +123,15 @@ def test_by_labels(own):
     own.delete(rest[2])
     nothing_is_left(own)
 
+
+def test_one_that_is_ending_is_not_ended_again(own):
+    """The keeper stands still, so the first one cannot reach its end."""
+    first = own.create("tiny", group="g", labels={"run": "r"})
+    own.daemons["cay-keeper"].send_signal(signal.SIGSTOP)
+    assert labelled(own, label="run=r") == ([first], 1)
+    assert labelled(own, label="run=r") == ([], 1)
+    assert own.call("DELETE", "/v1/sandboxes?group=g")["sandboxes"] == []
+    own.daemons["cay-keeper"].send_signal(signal.SIGCONT)
+    wait_for("its end", lambda: own.get(first)["state"] == "terminated", 30)
+    assert own.get(first)["end"]["detail"] == "deleted by its labels"
+    nothing_is_left(own)
