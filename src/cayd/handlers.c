@@ -121,6 +121,8 @@ static void sandbox_apply_for_request(struct cayd *c, struct request *rq,
 		return;
 	if (refused == CAY_E_INVALID)
 		request_refuse(rq, refused, "the new deadline is later than this node allows");
+	else if (refused && sb->life.state >= SB_ENDING)
+		sandbox_refuse_state(rq, sb);
 	else if (refused)
 		request_refuse(
 			rq, refused,
@@ -179,7 +181,7 @@ void op_sandbox_labels(struct cayd *c, struct request *rq)
 	if (!sb)
 		return;
 	if (life_is_finished(&sb->life))
-		(void)cay_fail(&err, CAY_E_STATE, "the sandbox has ended");
+		(void)sandbox_fail_state(sb, &err);
 	if (err.code || sandbox_patch_labels(sb, &q->labels, &err) < 0) {
 		request_fail(rq, &err);
 		return;

@@ -21,6 +21,8 @@ void edge_counters_count_answer(struct edge *e, const struct request *rq, int st
 
 	metrics_count_reply(&e->counters.now.replies, rq->match.op, outcome,
 			    uv_hrtime() - rq->begun_ns);
+	if (status && code)
+		metrics_count_blame(&e->counters.now.replies, rq->blame);
 }
 
 void edge_counters_update(struct edge *e)

@@ -222,6 +222,16 @@ static enum cay_code tool_answer_error_code(const json_t *error)
 	return CAY_E_INTERNAL;
 }
 
+/* Of an error or an end; one that names nobody known has the blame of its code. */
+static void tool_answer_copy_blame(const json_t *judged, struct cay_err *err)
+{
+	const char *name = json_string_value(json_object_get(judged, "blame"));
+
+	for (unsigned b = 0; name && b < BLAME_NUM; b++)
+		if (str_eq(blame_names[b], name))
+			cay_err_set_blame(err, (enum blame)b);
+}
+
 void tool_run_read_failure(const struct tool_run *run, struct cay_err *err)
 {
 	const json_t *error = json_object_get(run->answer.json, "error");
@@ -229,6 +239,7 @@ void tool_run_read_failure(const struct tool_run *run, struct cay_err *err)
 	const char *arg;
 
 	*err = (struct cay_err){ .code = tool_answer_error_code(error) };
+	tool_answer_copy_blame(error, err);
 	tool_answer_copy_text(error, "message", err->msg, sizeof(err->msg));
 	tool_answer_copy_text(error, "field", member, sizeof(member));
 	arg = tool_arg_name_of_member(run, member);

@@ -57,6 +57,19 @@ static void a_hint_is_of_the_first_cause(void **)
 	assert_string_equal(err.hint + CAY_ERR_HINT_MAX - 4, "...");
 }
 
+static void blame_is_of_the_row_unless_it_is_set(void **)
+{
+	struct cay_err err = {};
+
+	cay_err_set_blame(&err, BLAME_LIMIT); /* nothing failed yet */
+	(void)cay_fail(&err, CAY_E_STATE, "x");
+	assert_int_equal(cay_err_blame(&err), BLAME_CALLER);
+	for (unsigned b = 0; b < BLAME_NUM; b++) {
+		cay_err_set_blame(&err, (enum blame)b);
+		assert_int_equal(cay_err_blame(&err), b);
+	}
+}
+
 static void system_failures_carry_errno(void **)
 {
 	struct cay_err err = {};
@@ -121,6 +134,7 @@ int main(void)
 		cmocka_unit_test(every_code_has_a_complete_row),
 		cmocka_unit_test(first_failure_wins),
 		cmocka_unit_test(a_hint_is_of_the_first_cause),
+		cmocka_unit_test(blame_is_of_the_row_unless_it_is_set),
 		cmocka_unit_test(system_failures_carry_errno),
 		cmocka_unit_test(a_disk_fails_in_three_ways),
 		cmocka_unit_test(context_goes_in_front),

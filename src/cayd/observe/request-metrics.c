@@ -64,6 +64,8 @@ bool on_control_request_answered(struct request *rq, int status, enum cay_code c
 						    : (unsigned)code;
 
 	metrics_count_reply(&c->metrics, rq->match.op, outcome, ns);
+	if (status && code)
+		metrics_count_blame(&c->metrics, rq->blame);
 	if (c->settings.log_access)
 		access_log_write(c, rq, status, ns);
 	return audit_log_record_reply(rq, status, code, whole, arg);

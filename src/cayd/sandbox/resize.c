@@ -104,7 +104,7 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 	if (!err.code && failpoint_hit(FAULT_LIMITS_WANTED) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
 	if (!err.code && !sandbox_is_running_or_paused(sb))
-		(void)cay_fail(&err, CAY_E_STATE, "the sandbox is not running any more");
+		(void)sandbox_fail_state(sb, &err);
 	if (err.code)
 		resize_finish(z, &err);
 	else

@@ -116,7 +116,9 @@ struct sandbox *sandbox_find_of_actor(struct sandboxes *all, const struct actor 
 [[nodiscard]] bool request_bind_group(struct request *rq, const char **group);
 /* The sandbox in the path; NULL if the request was answered. */
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq);
-/* Refuse a request that needs it in another state, with the state and why it ended. */
+/* CAY_E_STATE, with its state; of one that has ended, why it did and who is to blame for that. */
+int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err);
+/* Refuse a request that needs it in another state. */
 void sandbox_refuse_state(struct request *rq, struct sandbox *sb);
 /* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,

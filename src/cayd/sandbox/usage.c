@@ -117,6 +117,10 @@ static void usage_reply(struct usage_query *l)
 			     .has_disk_bytes = l->disk_bytes != UNKNOWN,
 			     .has_disk_inodes = l->disk_inodes != UNKNOWN };
 
+	if (l->err.code == CAY_E_STATE && sb->info.has_end) {
+		l->err = (struct cay_err){};
+		(void)sandbox_fail_state(sb, &l->err);
+	}
 	if (l->follower)
 		usage_follower_done(l->follower, &l->err, &now);
 	else

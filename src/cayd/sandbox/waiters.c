@@ -21,22 +21,39 @@ struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
 	return sb;
 }
 
+/* A client cannot know that its sandbox has ended, so the refusal is blamed as the end is. */
+static int sandbox_fail_ended(const struct end *end, struct cay_err *err)
+{
+	int r = cay_fail(err, CAY_E_STATE, "the sandbox has ended: %s%s%.120s; create another",
+			 end_reasons[end->reason], end->detail ? ", " : "",
+			 end->detail ? end->detail : "");
+
+	cay_err_set_blame(err, (enum blame)end->blame);
+	if (end->blame == BLAME_INFRA)
+		cay_err_hint(err, "Cay or the machine ended it, not by the caller's doing: create "
+				  "another sandbox and do all of its work again");
+	return r;
+}
+
+int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
+{
+	const struct sandbox_info *info = &sb->info;
+
+	if (info->has_end)
+		return sandbox_fail_ended(&info->end, err);
+	return cay_fail(err, CAY_E_STATE, "%s",
+			info->hold                  ? info->hold
+			: info->state == SB_PENDING ? "the sandbox is being created"
+			: info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
+						    : "the sandbox is ending; create another");
+}
+
 void sandbox_refuse_state(struct request *rq, struct sandbox *sb)
 {
-	const struct sandbox_info *info = sandbox_describe(sb);
+	struct cay_err err = {};
 
-	if (info->hold)
-		request_refuse(rq, CAY_E_STATE, info->hold);
-	else if (info->state == SB_PENDING)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is being created");
-	else if (info->state == SB_PAUSED)
-		request_refuse(rq, CAY_E_STATE, "the sandbox is paused; resume it first");
-	else if (info->has_end)
-		request_failf(rq, CAY_E_STATE, "the sandbox has ended: %s%s%.120s; create another",
-			      end_reasons[info->end.reason], info->end.detail ? ", " : "",
-			      info->end.detail ? info->end.detail : "");
-	else
-		request_refuse(rq, CAY_E_STATE, "the sandbox is ending; create another");
+	(void)sandbox_fail_state(sb, &err);
+	request_fail(rq, &err);
 }
 
 bool request_bind_group(struct request *rq, const char **group)

@@ -129,6 +129,17 @@ void cay_err_hint(struct cay_err *err, const char *fmt, ...)
 		err_text_mark_cut(err->hint, sizeof(err->hint));
 }
 
+void cay_err_set_blame(struct cay_err *err, enum blame blame)
+{
+	if (err && err->code != CAY_OK)
+		err->blame = (unsigned char)(blame + 1);
+}
+
+enum blame cay_err_blame(const struct cay_err *err)
+{
+	return err->blame ? (enum blame)(err->blame - 1) : cay_error_row(err->code)->blame;
+}
+
 static void err_text_prepend(char *buf, size_t size, const char *front, size_t n)
 {
 	size_t len = strlen(buf), keep;

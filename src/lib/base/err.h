@@ -54,6 +54,7 @@ struct cay_err {
 	char field[CAY_ERR_FIELD_MAX]; /* of the request, "" when none is to blame */
 	char msg[CAY_ERR_MSG_MAX];
 	char hint[CAY_ERR_HINT_MAX]; /* what to do about this cause; "": the hint of its row */
+	unsigned char blame;         /* enum blame plus 1; 0: of its row */
 };
 
 /* What a failed write below the state directory is called: full, read-only, or broken. */
@@ -84,6 +85,10 @@ __attribute__((format(printf, 4, 5))) int cay_fail_field(struct cay_err *err, en
  * the user's is permission_denied, and no key helps.  The words suit HTTP, the command line and
  * MCP.  The first hint wins. */
 __attribute__((format(printf, 2, 3))) void cay_err_hint(struct cay_err *err, const char *fmt, ...);
+
+/* Blame another one than the row of the code does: who ended the sandbox that a request is for. */
+void cay_err_set_blame(struct cay_err *err, enum blame blame);
+enum blame cay_err_blame(const struct cay_err *err);
 
 /* "memory" becomes "limits.memory". */
 void cay_err_prefix_field(struct cay_err *err, const char *outer);

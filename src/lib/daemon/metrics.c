@@ -47,6 +47,11 @@ void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcom
 	m->ops[at].sum_ns += ns;
 }
 
+void metrics_count_blame(struct metrics *m, enum blame blame)
+{
+	m->blames[blame]++;
+}
+
 static const char *metrics_outcome_name(unsigned outcome)
 {
 	if (outcome == METRICS_INSIDE)
@@ -196,14 +201,9 @@ void metrics_write_durations(struct metrics_out *to, const char *first, const st
 
 void metrics_write_blames(struct metrics_out *to, const char *first, const struct metrics *m)
 {
-	uint64_t n[BLAME_NUM] = {};
-
-	for (size_t i = 0; i <= OP_NUM; i++)
-		for (unsigned k = CAY_OK + 1; k < CAY_NUM_CODES; k++)
-			n[cay_error_row((enum cay_code)k)->blame] += m->ops[i].outcomes[k];
 	for (unsigned b = 0; b < BLAME_NUM; b++)
 		metrics_write_value2(to, first ? first : blame_names[b],
-				     first ? blame_names[b] : NULL, n[b]);
+				     first ? blame_names[b] : NULL, m->blames[b]);
 }
 
 int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM], void *arg,

@@ -27,6 +27,7 @@ struct metrics {
 		uint64_t buckets[METRICS_BUCKETS + 1]; /* not cumulative; the last: longer */
 		uint64_t sum_ns;
 	} ops[OP_NUM + 1]; /* the last: no operation */
+	uint64_t blames[BLAME_NUM];
 };
 
 /* The counters an edge reports to cayd. */
@@ -52,6 +53,8 @@ uint64_t *metrics_edge_cell(struct metrics_edge *m, uint64_t i);
 
 /* op NULL: none was found. */
 void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
+/* An error reply, too: who is to blame for it. */
+void metrics_count_blame(struct metrics *m, enum blame blame);
 
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */

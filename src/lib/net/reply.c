@@ -260,6 +260,7 @@ void server_conn_reply_error(struct server_conn *c, const struct cay_err *err, u
 			(void)buf_printf(&methods, "%s%s", methods.len ? ", " : "",
 					 op_method_name((enum op_method)m));
 	c->code = code;
+	c->rq.blame = err->code == CAY_OK ? BLAME_INFRA : cay_err_blame(err);
 	if (code == CAY_E_INTERNAL && c->conf->broken)
 		c->conf->broken(&c->rq, err, c->conf->arg);
 	if (methods.len)

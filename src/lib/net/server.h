@@ -68,6 +68,7 @@ struct request {
 	struct id target;
 	bool mark;
 	void *record;
+	enum blame blame; /* of the error it was refused with */
 };
 
 typedef void request_fn(struct request *rq, void *arg);

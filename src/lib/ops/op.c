@@ -191,7 +191,7 @@ void error_body_write(const struct cay_err *err, const char *request_id, const c
 			.hint = error_body_hint(code, err),
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,
-			.blame = row->blame,
+			.blame = err->code == CAY_OK ? row->blame : cay_err_blame(err),
 			.has_blame = true,
 			.retryable = row->retryable,
 			.details = { .node = node },

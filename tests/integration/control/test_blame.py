@@ -69,6 +69,32 @@ def test_a_sandbox_s_end_is_judged(own, run):
     clean(own)
 
 
+# one of each way to be refused: by control for itself, for the way inside, for a change
+REFUSED = (("POST", "/execs", {"argv": ["true"]}), ("GET", "/files?path=/tmp", None), ("POST", "/pause", None), ("POST", "/extend", {"ttl_ms": 5000}),
+           ("POST", "/labels", {"labels": {"a": "b"}}), ("POST", "/limits", {"pids": 100}), ("GET", "/usage", None))
+
+
+def test_a_refusal_after_the_end_is_blamed_as_the_end_is(run, own):
+    """Not on the caller, who cannot know that the machine lost it.  The same request cannot succeed, so it is not retryable."""
+    mine, short = own.create("tiny"), own.create("tiny", ttl_ms=1000)
+    done, died = own.create("tiny", entrypoint=["sh", "-c", "exit 3"], on_exit="end"), own.create("tiny")
+    own.delete(mine)
+    os.kill(own.pid_1(died), signal.SIGKILL)
+    for box, blame in ((mine, "caller"), (short, "limit"), (done, "task"), (died, "infra")):
+        assert ended(own, box)["end"]["blame"] == blame
+        before = metrics(own)
+        for method, rest, body in REFUSED:
+            with pytest.raises(ApiError) as e:
+                own.call(method, f"/v1/sandboxes/{box}{rest}", body)
+            error = json.loads(e.value.body)["error"]
+            assert (error["code"], *judged(error)) == ("wrong_state", blame, False), (rest, error)
+        row = ("cay_errors_by_blame_total", (("blame", blame),))
+        assert int(metrics(own)[row]) - int(before[row]) == len(REFUSED)
+        told = "not by the caller's doing" in run("exec", box, "true", status=5)
+        assert told == (blame == "infra")
+    clean(own)
+
+
 def test_an_error(own):
     def refusal(*call):
         with pytest.raises(ApiError) as e:

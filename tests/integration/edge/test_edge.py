@@ -791,3 +791,22 @@ def test_who_comes_by_the_edge_is_not_idle(node):
     assert me.get(box)["state"] == "running"
     wait_for("its end", lambda: me.get(box)["state"] == "terminated", 10)
     assert me.get(box)["end"]["reason"] == "idle"
+
+
+def test_one_that_ends_is_blamed_as_its_end_is(own):
+    """While the keeper stands still the sandbox is ending: its PID 1 is dead, and the caller is not to blame."""
+    me = own.door()
+    box = me.create("tiny")
+    keeper = own.daemons["cay-keeper"]
+    keeper.send_signal(signal.SIGSTOP)
+    try:
+        os.kill(own.pid_1(box), signal.SIGKILL)
+        wait_for("control to see its death", lambda: me.get(box)["state"] == "ending", 30)
+        for method, rest, body in (("POST", "/execs", {"argv": ["true"]}), ("GET", "/files?path=/tmp", None), ("POST", "/pause", None)):
+            with pytest.raises(ApiError) as e:
+                me.call(method, f"/v1/sandboxes/{box}{rest}", body)
+            error = json.loads(e.value.body)["error"]
+            assert (error["code"], error["blame"], error["retryable"]) == ("wrong_state", "infra", False), error
+    finally:
+        keeper.send_signal(signal.SIGCONT)
+    wait_for("its end", lambda: me.get(box)["state"] == "failed", 30)

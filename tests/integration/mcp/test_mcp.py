@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """MCP over Streamable HTTP, both eras: an edge, cay-mcp and back."""
+import os
+import signal
+
 import pytest
 
 import mcp
+from cay import wait_for
 from nodes import BUILD
 
 
@@ -28,3 +32,16 @@ def test_who_says_no_timeout_has_that_of_the_settings():
         # one who says, and a tool that says it itself
         for r in (native.call("exec", command="sleep 2", timeout=60), native.call("shell", command="sleep 2", timeout=0), deep.call("Bash", command="sleep 2")):
             assert not r["isError"], r
+
+
+def test_one_that_the_machine_lost_is_not_the_model_s_doing(node):
+    """Its own delete is."""
+    me = mcp.Client(node.port, node.new_key())
+    deleted, died = node.create("tiny"), node.create("tiny")
+    node.delete(deleted)
+    os.kill(node.pid_1(died), signal.SIGKILL)
+    wait_for("its end", lambda: node.get(died)["state"] == "failed", 30)
+    for box, lost in ((deleted, False), (died, True)):
+        said = me.call("exec", command="true", sandbox=box)
+        assert said["isError"] and said["content"][0]["text"].startswith("wrong_state: the sandbox has ended: ")
+        assert ("not your doing" in said["content"][0]["text"]) == lost
