@@ -358,6 +358,24 @@ def test_the_end_of_a_group_is_told_when_it_is_durable(own):
     clean(own)
 
 
+def test_a_change_is_told_when_it_is_durable(own):
+    """No write of the journal succeeds: who is told that a change was made is told what a crash undoes."""
+    box = own.create("tiny", ttl_ms=600000)
+    before = own.get(box)
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = "journal:written=always"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    wait_for("the link", lambda: linked(own), 30)
+    refused("internal", own.call, "POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 1200000})
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    moved = datetime.datetime.fromisoformat(own.get(box)["expires_at"]) - datetime.datetime.fromisoformat(before["expires_at"])
+    assert abs(moved) < datetime.timedelta(seconds=300), "it kept its 10 minutes"
+    own.delete(box)
+    clean(own)
+
+
 def test_a_lease_that_is_not_renewed(own):
     left, kept = own.create("tiny", lease_ms=1500), own.create("tiny", lease_ms=600000)
     end = ended(own, left)["end"]
