@@ -157,11 +157,12 @@ static int init_raise_nofile(struct init *in)
 /* PID 1 also inherits the orphans of the sandbox. */
 static void on_child_exit_signal(uv_signal_t *s, int)
 {
+	struct rusage used;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
-		if (!exec_handle_exit(s->data, pid, status))
+	while ((pid = wait4(-1, &status, WNOHANG | __WALL, &used)) > 0)
+		if (!exec_handle_exit(s->data, pid, status, &used))
 			(void)child_op_handle_exit(s->data, pid, status);
 }
 

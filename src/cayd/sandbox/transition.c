@@ -72,8 +72,11 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 	if (!err.code && c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING) {
 		memcpy(&removed, reply, sizeof(removed));
 		if (removed.cpu_ns != UINT64_MAX) { /* a repeated one finds none */
-			c.sandbox->info.has_cpu = true;
-			c.sandbox->info.cpu_ms = removed.cpu_ns / NS_PER_MS;
+			struct end *end = &c.sandbox->info.end;
+
+			c.sandbox->info.has_cpu = end->has_used = true;
+			c.sandbox->info.cpu_ms = end->used.cpu_ms = removed.cpu_ns / NS_PER_MS;
+			end->used.memory_peak_bytes = removed.memory_peak;
 		}
 	}
 	if (!err.code && c.effect == DO_START) {

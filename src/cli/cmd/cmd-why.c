@@ -87,6 +87,12 @@ static void cmd_why_add_end_reason(struct print_table *t, const struct end *end)
 		quantity_format(end->memory_peak_bytes, peak);
 		print_table_add_pair(t, "memory", "limit %s, peak %s", limit, peak);
 	}
+	if (end->has_used) {
+		quantity_format(end->used.memory_peak_bytes, peak);
+		print_table_add_pair(t, "used", "%llu.%llu s of CPU, at most %s of memory",
+				     (unsigned long long)(end->used.cpu_ms / 1000),
+				     (unsigned long long)(end->used.cpu_ms / 100 % 10), peak);
+	}
 	if (end->inferred)
 		print_table_add_pair(t, "certainty",
 				     "inferred; the kernel did not report the cause");

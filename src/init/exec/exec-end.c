@@ -6,6 +6,8 @@
 #include "init/core/signals.h"
 #include "init/exec/exec.h"
 
+#define RUSAGE_BLOCK 512 /* of ru_inblock, whatever the file system's blocks are */
+
 /* Evidence in addition to the reason. */
 static void exec_end_add_memory(struct exec *exec, uint64_t kills)
 {
@@ -45,7 +47,21 @@ static void exec_end_judge(struct exec *exec, uint64_t kills, bool own)
 		end_judge_as(e, BLAME_CALLER);
 }
 
-void exec_end_determine(struct exec *exec)
+static uint64_t timeval_ms(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000 + (uint64_t)t->tv_usec / 1000;
+}
+
+static void exec_end_add_used(struct end *e, const struct rusage *used)
+{
+	e->has_used = e->used.has_io = true;
+	e->used.cpu_ms = timeval_ms(&used->ru_utime) + timeval_ms(&used->ru_stime);
+	e->used.memory_peak_bytes = (uint64_t)used->ru_maxrss * KIB(1);
+	e->used.read_bytes = (uint64_t)used->ru_inblock * RUSAGE_BLOCK;
+	e->used.write_bytes = (uint64_t)used->ru_oublock * RUSAGE_BLOCK;
+}
+
+void exec_end_determine(struct exec *exec, const struct rusage *used)
 {
 	struct end *e = &exec->end;
 	struct memory_kills now = memory_count_kills(&exec->init->memory);
@@ -53,6 +69,7 @@ void exec_end_determine(struct exec *exec)
 	bool own = memory_reached_own_limit(&exec->init->memory, &exec->kills_before, &now);
 
 	*e = (struct end){};
+	exec_end_add_used(e, used);
 	if (WIFSIGNALED(exec->status)) {
 		signal_format(WTERMSIG(exec->status), exec->signal_name);
 		e->signal = exec->signal_name;

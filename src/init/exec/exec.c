@@ -236,7 +236,7 @@ static void on_exec_output_complete(struct output *o)
 
 static void exec_report_read(struct exec *exec, bool is_dead);
 
-static void exec_set_exited(struct exec *exec, int status)
+static void exec_set_exited(struct exec *exec, int status, const struct rusage *used)
 {
 	if (exec->state == EXEC_PHASE_STARTING)
 		exec_report_read(exec, true);
@@ -251,7 +251,7 @@ static void exec_set_exited(struct exec *exec, int status)
 	exec->status = status;
 	exec->ended_ns = clk_wall_ns(exec->init->clk);
 	exec->state = EXEC_PHASE_DYING;
-	exec_end_determine(exec);
+	exec_end_determine(exec, used);
 	input_close(&exec->in);
 	/* an internal exec leaves no process running */
 	if (exec->internal && exec->cgroup >= 0)
@@ -261,7 +261,7 @@ static void exec_set_exited(struct exec *exec, int status)
 		output_finish(&exec->out[i]);
 }
 
-bool exec_handle_exit(struct init *in, pid_t pid, int status)
+bool exec_handle_exit(struct init *in, pid_t pid, int status, const struct rusage *used)
 {
 	struct exec *exec = in->newest_exec;
 
@@ -269,7 +269,7 @@ bool exec_handle_exit(struct init *in, pid_t pid, int status)
 		exec = exec->prev;
 	if (!exec)
 		return false;
-	exec_set_exited(exec, status);
+	exec_set_exited(exec, status, used);
 	return true;
 }
 

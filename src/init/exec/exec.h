@@ -12,6 +12,7 @@
  * others have ended.  Its cgroup is removed as soon as it is empty; processes that the program
  * leaves running stay in it.
  */
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "init/core/init.h"
@@ -110,12 +111,12 @@ struct exec *exec_find_by_key(struct init *in, struct slice key);
 /* Without output; texts point into the exec. */
 void exec_describe(const struct exec *exec, struct exec_info *ret);
 /* Sets exec->end from its status and what the kernel counted meanwhile. */
-void exec_end_determine(struct exec *exec);
+void exec_end_determine(struct exec *exec, const struct rusage *used);
 /* Copy the end, with its texts, for an object that outlives the exec. */
 void exec_end_copy(const struct exec *exec, struct end *to,
 		   char signal_name[static SIGNAL_TEXT_MAX], char detail[static END_DETAIL_MAX]);
 /* A child exited; false: it is no exec. */
-bool exec_handle_exit(struct init *in, pid_t pid, int status);
+bool exec_handle_exit(struct init *in, pid_t pid, int status, const struct rusage *used);
 /* Free the output of an ended exec that no client reads; false: there is none. */
 bool exec_reclaim_output(struct init *in);
 #endif

@@ -151,6 +151,12 @@ struct sandbox_create {
 	uint64_t max_ttl_ms;                  /* longest lifetime; 0: the setting's */
 };
 
+/* Used until the end. */
+struct used {
+	uint64_t cpu_ms, memory_peak_bytes, read_bytes, write_bytes;
+	bool has_io; /* of a process; nothing counts that of a sandbox */
+};
+
 struct end {
 	unsigned reason;
 	bool has_exit_code, inferred;
@@ -161,6 +167,8 @@ struct end {
 	unsigned blame; /* enum blame */
 	bool retryable;
 	bool has_blame, has_retryable; /* programs older than the two members send neither */
+	struct used used;
+	bool has_used;
 };
 
 /* What ended: the same reason is blamed differently. */

@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 12
+#define VERB_ABI 13
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -187,9 +187,10 @@ static_assert(sizeof(struct verb_usage_reply) == 272);
 
 struct verb_remove_reply {
 	struct verb_reply reply;
-	uint64_t cpu_ns; /* that all its processes used; all bits set: unknown */
+	uint64_t cpu_ns; /* that all its processes used; all bits set: unknown, as is the next */
+	uint64_t memory_peak;
 };
-static_assert(sizeof(struct verb_remove_reply) == 264);
+static_assert(sizeof(struct verb_remove_reply) == 272);
 
 struct verb_image_commit_reply {
 	struct verb_reply reply;

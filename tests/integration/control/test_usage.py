@@ -162,3 +162,33 @@ def test_many_requests_share_one_sample(own):
         assert [n for n in pool.map(lambda _: rows(who)[0]["sandboxes"], range(320)) if n != 40] == []
     many = opened() - before
     assert one > 40 and many < 5 * one + 320 * 5, f"one request reads {one} times, 320 together {many} times"
+
+
+def test_the_end_of_a_command_has_what_it_used(daemon):
+    """As the shell itself counts it, and by what it was asked to write."""
+    box = daemon.create("tiny")
+    idle = daemon.exec(box, ["true"]).end["used"]
+    assert idle["cpu_ms"] < 500 and idle["memory_peak_bytes"] < 16 * MIB and idle["write_bytes"] == 0
+    done = daemon.exec(box, ["sh", "-c", f"({SPIN}); {SPIN}; cat /proc/$$/stat; :"])
+    own_user, own_sys, child_user, child_sys = (int(n) for n in done.stdout.rpartition(b")")[2].split()[11:15])
+    ticks = own_user + own_sys + child_user + child_sys
+    assert child_user and own_user and abs(done.end["used"]["cpu_ms"] - ticks * 10) <= 60, (done.end, ticks)
+    done = daemon.exec(box, ["sh", "-c", "x=0123456789abcdef; for i in $(seq 20); do x=$x$x; done; grep VmHWM /proc/$$/status; :"])
+    peak = int(done.stdout.split()[1]) * 1024
+    assert peak > 16 * MIB and 0.9 * peak <= done.end["used"]["memory_peak_bytes"] <= 1.1 * peak + MIB
+    done = daemon.exec(box, ["sh", "-c", "busybox dd if=/dev/zero of=/big bs=1M count=8"], user="root")
+    assert 8 * MIB <= done.end["used"]["write_bytes"] < 9 * MIB, done.end
+    daemon.delete(box)
+
+
+def test_the_end_of_a_sandbox_has_what_it_used(own):
+    box = own.create("tiny", limits={"memory_bytes": "64Mi"})
+    own.exec(box, ["sh", "-c", f"{SPIN}; x=0123456789abcdef; for i in $(seq 20); do x=$x$x; done"])
+    cpu, peak = cpu_ms(own, box), own.call("GET", f"/v1/sandboxes/{box}/usage")["memory_peak_bytes"]
+    assert "end" not in own.get(box)
+    own.delete(box)
+    used = own.get(box)["end"]["used"]
+    assert cpu <= used["cpu_ms"] < cpu + 500 and peak <= used["memory_peak_bytes"] <= 64 * MIB and peak > 16 * MIB
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert own.get(box)["end"]["used"] == used, "the journal keeps it"
