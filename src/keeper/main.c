@@ -35,6 +35,7 @@ static const struct {
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
 	{ "trash", false, ROOT, 0700, offsetof(struct keeper, trash) },
 	{ "db", false, CONTROL, 0700, 0 },
+	{ "secret", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
 	{ "audit", false, CONTROL, 0700, 0 },
 	{ "uploads", false, CONTROL, 0700, 0 },

@@ -42,7 +42,7 @@ struct cayd {
 	int argc; /* for reading the settings again */
 	char **argv;
 	uv_loop_t loop;
-	int db_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
+	int db_dir, secret_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
 	unsigned foreign_ending; /* removals of foreign sandboxes under way */
@@ -65,6 +65,7 @@ struct cayd {
 	struct uploads *uploads;
 	struct previews *previews;
 	struct registries *registries;
+	struct node_key *node_key;
 	/* unpacks and removals under way: the keeper would run both on the same image, so either
 	 * counter is 0 */
 	unsigned images_unpacking, images_removing;

@@ -12,20 +12,18 @@
 #include "cayd/image/registry.h"
 
 /* The authfile of this registry alone, in memory that does not change any more. */
-static int puller_auth_create(const struct cayd *c, struct slice host)
+static int puller_auth_create(const struct cayd *c, struct slice host, struct cay_err *err)
 {
 	auto_buf auth = BUF_INIT(KIB(32));
 	auto_close int fd =
 		memfd_create("cay-auth", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	int r = fd < 0 ? -errno : registry_authfile_write(c, host, &auth);
+	int r = registry_authfile_write(c, host, &auth, err);
 
-	if (r >= 0)
-		r = fd_write_all(fd, auth.data, auth.len);
 	if (r >= 0 &&
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		r = -errno;
-	if (auth.data)
-		explicit_bzero(auth.data, auth.len);
+	    (fd < 0 || fd_write_all(fd, auth.data, auth.len) < 0 ||
+	     fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0))
+		r = cay_fail_sys(err, CAY_E_INTERNAL, errno, "write an authfile");
+	buf_wipe(&auth);
 	return r < 0 ? r : cay_take_fd(&fd);
 }
 
@@ -61,8 +59,10 @@ int puller_link_open(const struct cayd *c, const char *reference, struct cay_err
 	conn = puller_link_connect(c, err);
 	if (conn < 0)
 		return conn;
-	auth = puller_auth_create(c, ref.host);
-	r = auth < 0 ? auth : seqpacket_send(conn, &q, sizeof(q), auth);
+	auth = puller_auth_create(c, ref.host, err);
+	if (auth < 0)
+		return auth;
+	r = seqpacket_send(conn, &q, sizeof(q), auth);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "cannot ask cay-pull");
 	return cay_take_fd(&conn);

@@ -3,15 +3,20 @@
 #include "cayd/core/handlers.h"
 
 #include "base/path.h"
+#include "cayd/core/node-key.h"
 #include "text/base64.h"
 #include "text/reference.h"
 
 #define FILE_NAME "registries.json"
 #define FILE_MAX MIB(1)
-#define PAIR_MAX KIB(8) /* USER:PASSWORD */
+#define PAIR_MAX KIB(16) /* USER:PASSWORD, and room to open it in */
+#define SEALED_MAX KIB(8)
+#define PURPOSE_MAX KIB(1)
+#define AUTHFILE_MAX KIB(24)
 
+/* The secret is sealed, in memory as in the file. */
 struct registry_credential {
-	char *registry, *username, *password;
+	char *registry, *username, *sealed;
 };
 
 struct registries {
@@ -19,16 +24,40 @@ struct registries {
 	size_t n;
 };
 
-struct registry_file {
-	struct field_list logins;
+/* A row of the file: sealed, or with a password as older versions wrote it. */
+struct registry_row {
+	const char *registry, *username, *sealed, *password;
 };
+
+struct registry_file {
+	struct field_list rows;
+};
+
+#define TEXT_ROW(name_, member, max_, ...) \
+	{ .name = (name_), \
+	  .type = FIELD_TEXT, \
+	  .offset = offsetof(struct registry_row, member), \
+	  .min = 1, \
+	  .max = (max_), \
+	  __VA_ARGS__ }
+static const struct field registry_row_fields[] = {
+	TEXT_ROW("registry", registry, 255, .required = true, .check = CHECK_WORD),
+	TEXT_ROW("username", username, 255, .required = true, .check = CHECK_WORD),
+	TEXT_ROW("sealed", sealed, KIB(8), .check = CHECK_WORD),
+	TEXT_ROW("password", password, 4096),
+};
+#undef TEXT_ROW
+static const struct field_table registry_row_table = { "RegistryRow", "",
+						       sizeof(struct registry_row),
+						       registry_row_fields,
+						       ARRAY_SIZE(registry_row_fields) };
 
 static const struct field registry_file_fields[] = {
 	{ .name = "registries",
 	  .type = FIELD_LIST,
 	  .required = true,
 	  .max = REGISTRIES_MAX,
-	  .sub = &registry_login_table },
+	  .sub = &registry_row_table },
 };
 static const struct field_table registry_file_table = { "RegistryFile", "",
 							sizeof(struct registry_file),
@@ -37,11 +66,9 @@ static const struct field_table registry_file_table = { "RegistryFile", "",
 
 static void registry_credential_fini(struct registry_credential *l)
 {
-	if (l->password)
-		explicit_bzero(l->password, strlen(l->password));
 	free(l->registry);
 	free(l->username);
-	free(l->password);
+	free(l->sealed);
 	*l = (struct registry_credential){};
 }
 
@@ -54,15 +81,57 @@ static struct registry_credential *registry_credential_find(struct registries *a
 	return NULL;
 }
 
-/* *ret_old is the previous value or NULL; the caller frees it. */
-static int registry_credential_set(struct registries *all, const struct registry_login *q,
+/* The seal binds these, so that no row opens under the name of another. */
+static int registry_purpose_write(const char *registry, const char *username, struct buf *ret)
+{
+	return buf_printf(ret, "cay registry\n%s\n%s\n", registry, username);
+}
+
+/* Append USER:PASSWORD; the caller wipes it. */
+static int registry_credential_unseal(const struct cayd *c, const struct registry_credential *l,
+				      struct buf *ret)
+{
+	auto_buf purpose = BUF_INIT(PURPOSE_MAX);
+	int r = registry_purpose_write(l->registry, l->username, &purpose);
+
+	if (r >= 0)
+		r = buf_reserve(ret, strlen(l->username) + 1 + strlen(l->sealed));
+	if (r >= 0)
+		r = buf_printf(ret, "%s:", l->username);
+	return r < 0 ? r
+		     : node_key_unseal(c, (struct slice){ purpose.data, purpose.len },
+				       slice_of(l->sealed), ret);
+}
+
+static bool registry_credential_opens(const struct cayd *c, const struct registry_credential *l)
+{
+	auto_buf pair = BUF_INIT(PAIR_MAX);
+	int r = registry_credential_unseal(c, l, &pair);
+
+	buf_wipe(&pair);
+	return r >= 0;
+}
+
+static int registry_password_seal(const struct cayd *c, const struct registry_row *row,
+				  struct buf *ret, struct cay_err *err)
+{
+	auto_buf purpose = BUF_INIT(PURPOSE_MAX);
+
+	if (registry_purpose_write(row->registry, row->username, &purpose) < 0)
+		return cay_no_memory(err);
+	return node_key_seal(c, (struct slice){ purpose.data, purpose.len },
+			     slice_of(row->password), ret, err);
+}
+
+/* Of a row that is sealed.  *ret_old is the previous value or NULL; the caller frees it. */
+static int registry_credential_set(struct registries *all, const struct registry_row *row,
 				   struct registry_credential *ret_old, struct cay_err *err)
 {
-	struct registry_credential *old = registry_credential_find(all, slice_of(q->registry));
-	struct registry_credential l = { strdup(q->registry), strdup(q->username),
-					 strdup(q->password) };
+	struct registry_credential *old = registry_credential_find(all, slice_of(row->registry));
+	struct registry_credential l = { strdup(row->registry), strdup(row->username),
+					 strdup(row->sealed) };
 
-	if (!l.registry || !l.username || !l.password) {
+	if (!l.registry || !l.username || !l.sealed) {
 		registry_credential_fini(&l);
 		return cay_no_memory(err);
 	}
@@ -87,12 +156,6 @@ static void registry_credential_restore(struct registries *all, const char *regi
 	*old = (struct registry_credential){};
 }
 
-static void registry_buf_wipe(struct buf *b)
-{
-	if (b->data)
-		explicit_bzero(b->data, b->len);
-}
-
 static int registries_save(const struct cayd *c, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(FILE_MAX);
@@ -103,25 +166,82 @@ static int registries_save(const struct cayd *c, struct cay_err *err)
 	jw_array_begin(&w, "registries");
 	for (size_t i = 0; i < c->registries->n; i++) {
 		const struct registry_credential *l = &c->registries->rows[i];
-		struct registry_login row = { l->registry, l->username, l->password };
+		struct registry_row row = { l->registry, l->username, .sealed = l->sealed };
 
-		field_encode(&registry_login_table, NULL, &row, &w);
+		field_encode(&registry_row_table, NULL, &row, &w);
 	}
 	jw_end(&w);
 	jw_end(&w);
 	r = jw_finish(&w);
 	if (r >= 0)
 		r = path_write_atomic(c->db_dir, FILE_NAME, text.data, text.len, 0600);
-	registry_buf_wipe(&text);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
+}
+
+/* A password of an older version is sealed; *ret_clear says that there was one. */
+static int registry_row_load(struct cayd *c, const struct registry_row *row, bool *ret_clear,
+			     struct cay_err *err)
+{
+	struct registry_credential old = {};
+	struct registry_row sealed = *row;
+	auto_buf text = BUF_INIT(SEALED_MAX);
+	int r = 0;
+
+	if (!row->sealed && !row->password)
+		return cay_fail(err, CAY_E_INTERNAL, "'%s' has no credentials", row->registry);
+	if (!row->sealed) {
+		r = node_key_ensure(c, err); /* durable before anything is sealed with it */
+		if (r >= 0)
+			r = registry_password_seal(c, row, &text, err);
+		*ret_clear = true;
+		sealed.sealed = buf_str(&text);
+		sealed.password = NULL;
+	}
+	if (r >= 0)
+		r = registry_credential_set(c->registries, &sealed, &old, err);
+	registry_credential_fini(&old);
+	return r;
+}
+
+static void registries_report_closed(struct cayd *c)
+{
+	for (size_t i = 0; i < c->registries->n; i++) {
+		const struct registry_credential *l = &c->registries->rows[i];
+
+		if (!registry_credential_opens(c, l))
+			log_error(&c->log,
+				  "the credentials of registry '%s' cannot be opened: put "
+				  "secret/node.key back and restart cayd, or run 'cay image login'",
+				  l->registry);
+	}
+}
+
+static int registries_load(struct cayd *c, struct slice text, struct cay_err *err)
+{
+	static const struct json_limits limits = { FILE_MAX, 8, 10000 };
+	auto_arena arena = ARENA_INIT(FILE_MAX);
+	struct registry_file f = {};
+	bool clear = false;
+	int r = field_decode_text(&registry_file_table, text, &limits, &arena, &f, err);
+	struct registry_row *rows = f.rows.v;
+
+	for (size_t i = 0; r >= 0 && i < f.rows.n; i++)
+		r = registry_row_load(c, &rows[i], &clear, err);
+	for (size_t i = 0; i < f.rows.n; i++)
+		str_wipe(rows[i].password);
+	if (r < 0)
+		return cay_err_wrap(err, r, "db/" FILE_NAME);
+	if (!clear)
+		return 0;
+	r = registries_save(c, err);
+	if (r >= 0)
+		log_info(&c->log, "sealed the passwords in db/" FILE_NAME);
+	return r;
 }
 
 int registries_open(struct cayd *c, struct cay_err *err)
 {
-	static const struct json_limits limits = { FILE_MAX, 8, 10000 };
 	auto_buf text = BUF_INIT(FILE_MAX);
-	auto_arena arena = ARENA_INIT(FILE_MAX);
-	struct registry_file f = {};
 	int r;
 
 	c->registries = calloc(1, sizeof(*c->registries));
@@ -129,19 +249,17 @@ int registries_open(struct cayd *c, struct cay_err *err)
 		return cay_no_memory(err);
 	r = path_read(c->db_dir, FILE_NAME, &text);
 	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
+		r = 0;
+	else if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read db/" FILE_NAME);
-	r = field_decode_text(&registry_file_table, (struct slice){ buf_str(&text), text.len },
-			      &limits, &arena, &f, err);
-	for (size_t i = 0; r >= 0 && i < f.logins.n; i++) {
-		struct registry_credential old = {};
-
-		r = registry_credential_set(
-			c->registries, &((const struct registry_login *)f.logins.v)[i], &old, err);
-		registry_credential_fini(&old);
-	}
-	return r < 0 ? cay_err_wrap(err, r, "db/" FILE_NAME) : 0;
+	else
+		r = registries_load(c, (struct slice){ buf_str(&text), text.len }, err);
+	buf_wipe(&text);
+	if (r < 0)
+		return r;
+	registries_report_closed(c);
+	/* a key that was lost stays missing until a login: it may be put back */
+	return c->registries->n || !node_key_is_missing(c) ? 0 : node_key_ensure(c, err);
 }
 
 bool registry_is_listed(const char *list, struct slice host)
@@ -154,69 +272,93 @@ bool registry_is_listed(const char *list, struct slice host)
 	return false;
 }
 
-static int registry_credential_encode(const struct registry_credential *l, struct buf *ret)
-{
-	auto_buf pair = BUF_INIT(PAIR_MAX);
-	int r = buf_printf(&pair, "%s:%s", l->username, l->password);
-
-	if (r >= 0)
-		r = buf_reserve(ret, BASE64_TEXT(pair.len) + 1);
-	if (r >= 0) {
-		base64_encode((const uint8_t *)pair.data, pair.len, ret->data);
-		ret->len = BASE64_TEXT(pair.len);
-	}
-	registry_buf_wipe(&pair);
-	return r < 0 ? r : 0;
-}
-
 /* {"auths": {"HOST": {"auth": base64 of USER:PASSWORD}}} */
-int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret)
+int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret,
+			    struct cay_err *err)
 {
 	const struct registry_credential *l = registry_credential_find(c->registries, host);
-	auto_buf auth = BUF_INIT(BASE64_TEXT(PAIR_MAX) + 1);
+	auto_buf pair = BUF_INIT(PAIR_MAX), auth = BUF_INIT(BASE64_TEXT(PAIR_MAX));
 	struct jw w = jw_to(ret);
-	int r = l ? registry_credential_encode(l, &auth) : 0;
+	int r = l ? registry_credential_unseal(c, l, &pair) : 0;
 
-	if (r < 0)
-		return r;
+	if (r == -ENOKEY || r == -EBADMSG)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the credentials of registry '%s' cannot be opened; an operator "
+				"stores them again with 'cay image login'",
+				l->registry);
+	if (r >= 0)
+		r = buf_reserve(&auth, BASE64_TEXT(pair.len));
+	if (r >= 0)
+		r = buf_reserve(ret, AUTHFILE_MAX);
+	if (r < 0) {
+		buf_wipe(&pair);
+		return cay_no_memory(err);
+	}
+	base64_encode((const uint8_t *)pair.data, pair.len, auth.data);
 	jw_object_begin(&w, NULL);
 	jw_object_begin(&w, "auths");
 	if (l) {
 		jw_object_begin(&w, l->registry);
-		jw_slice(&w, "auth", (struct slice){ auth.data, auth.len });
+		jw_slice(&w, "auth", (struct slice){ auth.data, BASE64_TEXT(pair.len) });
 		jw_end(&w);
-		registry_buf_wipe(&auth);
 	}
 	jw_end(&w);
 	jw_end(&w);
-	return jw_finish(&w);
+	buf_wipe(&auth);
+	buf_wipe(&pair);
+	return jw_finish(&w) < 0 ? cay_no_memory(err) : 0;
 }
 
-static void registry_reply(struct request *rq, const struct registry_credential *l)
+static struct registry registry_describe(const struct cayd *c, const struct registry_credential *l)
 {
-	struct registry row = { l->registry, l->username };
+	return (struct registry){ l->registry, l->username, !registry_credential_opens(c, l) };
+}
+
+static void registry_reply(struct cayd *c, struct request *rq, const struct registry_credential *l)
+{
+	struct registry row = registry_describe(c, l);
 
 	request_reply_json(rq, &registry_table, &row);
+}
+
+static int registry_login(struct cayd *c, const struct registry_login *q, struct cay_err *err)
+{
+	struct registry_row row = { q->registry, q->username, .password = q->password };
+	struct registry_credential old = {};
+	auto_buf sealed = BUF_INIT(SEALED_MAX);
+	int r = node_key_ensure(c, err);
+
+	if (r >= 0)
+		r = registry_password_seal(c, &row, &sealed, err);
+	row.sealed = buf_str(&sealed);
+	if (r >= 0)
+		r = registry_credential_set(c->registries, &row, &old, err);
+	if (r >= 0) {
+		r = registries_save(c, err);
+		if (r < 0)
+			registry_credential_restore(c->registries, q->registry, &old);
+	}
+	registry_credential_fini(&old);
+	return r;
 }
 
 void op_registry_login(struct cayd *c, struct request *rq)
 {
 	const struct registry_login *q = rq->body;
-	struct registry_credential old = {};
 	struct cay_err err = {};
 
 	if (!reference_is_host(slice_of(q->registry)))
 		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "expected HOST[:PORT]");
 	else if (strchr(q->username, ':'))
 		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "must not contain ':'");
-	if (!err.code && registry_credential_set(c->registries, q, &old, &err) >= 0 &&
-	    registries_save(c, &err) < 0)
-		registry_credential_restore(c->registries, q->registry, &old);
+	else
+		(void)registry_login(c, q, &err);
+	str_wipe(q->password);
 	if (err.code)
 		request_fail(rq, &err);
 	else
-		registry_reply(rq, registry_credential_find(c->registries, slice_of(q->registry)));
-	registry_credential_fini(&old);
+		registry_reply(c, rq,
+			       registry_credential_find(c->registries, slice_of(q->registry)));
 }
 
 void op_registry_list(struct cayd *c, struct request *rq)
@@ -225,8 +367,7 @@ void op_registry_list(struct cayd *c, struct request *rq)
 	struct registry_list list = { .registries = { rows, c->registries->n } };
 
 	for (size_t i = 0; i < c->registries->n; i++)
-		rows[i] = (struct registry){ c->registries->rows[i].registry,
-					     c->registries->rows[i].username };
+		rows[i] = registry_describe(c, &c->registries->rows[i]);
 	request_reply_json(rq, &registry_list_table, &list);
 }
 
@@ -250,6 +391,6 @@ void op_registry_logout(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	registry_reply(rq, &gone);
+	registry_reply(c, rq, &gone);
 	registry_credential_fini(&gone);
 }

@@ -130,7 +130,10 @@ static int cmd_image_logins_print(const void *reply, struct cay_err *err)
 	auto_table t = print_table_create(1);
 
 	for (size_t i = 0; i < list->registries.n; i++)
-		print_table_add_cellf(&t, "%s  %s", rows[i].registry, rows[i].username);
+		print_table_add_cellf(&t, "%s  %s%s", rows[i].registry, rows[i].username,
+				      rows[i].unreadable ? "  cannot be opened; run 'cay image "
+							   "login' again"
+							 : "");
 	return print_table_stdout(&t, err);
 }
 

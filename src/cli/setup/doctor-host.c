@@ -217,6 +217,31 @@ static void doctor_check_pull(struct doctor_finding *f)
 		finding_set(f, VERDICT_OK, "%s, run by cay-pull", s->images_skopeo);
 }
 
+/* Credentials that the key of the node does not open. */
+static void doctor_check_registries(struct doctor_finding *f)
+{
+	struct registry_list list = {};
+	const struct registry *rows;
+	struct cay_err why = {};
+	const char *closed = NULL;
+	size_t n = 0;
+
+	if (doctor_call(f, OP_REGISTRY_LIST, &list, &why) < 0) {
+		finding_set(f, f->row->bad, "not checked: %s", why.msg);
+		return;
+	}
+	rows = list.registries.v;
+	for (size_t i = 0; i < list.registries.n; i++)
+		if (rows[i].unreadable && n++ == 0)
+			closed = rows[i].registry;
+	if (n)
+		finding_set(f, f->row->bad,
+			    "the credentials of %zu registries cannot be opened, of '%s' first", n,
+			    closed);
+	else
+		finding_set(f, VERDICT_OK, "credentials of %zu registries", list.registries.n);
+}
+
 static void doctor_check_settings(struct doctor_finding *f)
 {
 	if (f->cli->settings_error.code)
@@ -239,6 +264,7 @@ const struct doctor_check doctor_host[] = {
 	{ "quota",   doctor_check_disk_quota, .bad = VERDICT_WARN, .advice = "run 'cay setup' as root, or put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
 	{ "pull",    doctor_check_pull, .want = 3, .bad = VERDICT_WARN, .advice = "images cannot be pulled: install skopeo, use Linux 6.2 or later with 'landlock' in lsm=, and start cay-pull" },
 	{ "daemon",  doctor_check_daemon, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf set where it listens" },
+	{ "registries", doctor_check_registries, .bad = VERDICT_WARN, .advice = "put secret/node.key of paths.state back and restart cayd, or run 'cay image login' for each registry; it needs the daemon" },
 	{ "proxy",   doctor_check_proxy, .bad = VERDICT_WARN, .advice = "set edge.trusted to the addresses of the proxy before cay-edge; with edge.plain every client counts as the proxy otherwise" },
 	{ "journal", doctor_check_fsck, .bad = VERDICT_WARN, .advice = "run 'cay fsck' for the differences; it needs the daemon" },
 	{ NULL },

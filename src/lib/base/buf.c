@@ -110,6 +110,13 @@ void buf_clear(struct buf *b)
 	buf_truncate(b, 0);
 }
 
+void buf_wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_clear(b);
+}
+
 const char *buf_str(const struct buf *b)
 {
 	return b->data ? b->data : "";

@@ -38,6 +38,9 @@ void buf_consume(struct buf *b, size_t n);
 void buf_truncate(struct buf *b, size_t len);
 /* Forget the content, keep the memory. */
 void buf_clear(struct buf *b);
+/* Forget the content and overwrite its memory.  A buffer of a secret is reserved whole first: when
+ * it grows, the memory it had before keeps a copy. */
+void buf_wipe(struct buf *b);
 /* The content as a C string, "" when empty.  Valid until the next change. */
 const char *buf_str(const struct buf *b);
 #endif

@@ -65,6 +65,7 @@ int path_read(int dirfd, const char *path, struct buf *ret)
 		if (n < 0 && errno == EINTR)
 			continue;
 		r = n < 0 ? -errno : buf_append(ret, chunk, (size_t)n);
+		explicit_bzero(chunk, n > 0 ? (size_t)n : 0); /* it may be a key */
 		if (r < 0) {
 			buf_truncate(ret, before);
 			return r == -ENOBUFS ? -EFBIG : r;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
+void str_wipe(const char *s)
+{
+	if (s)
+		explicit_bzero((void *)(uintptr_t)s, strlen(s));
+}
+
 struct slice slice_trim(struct slice s)
 {
 	while (s.n && (s.p[0] == ' ' || s.p[0] == '\t')) {

@@ -74,6 +74,9 @@ struct slice slice_trim(struct slice s);
  * c all of it is returned and *s becomes empty with p NULL. */
 struct slice slice_cut(struct slice *s, char c);
 
+/* Overwrite a text that holds a secret, in memory that is not const.  s may be NULL. */
+void str_wipe(const char *s);
+
 /* Decimal digits only: no sign, no space, no empty text, no leading zero but
  * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
 [[nodiscard]] int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);

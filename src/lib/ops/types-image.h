@@ -46,6 +46,7 @@ struct image_progress {
 
 struct registry {
 	const char *registry, *username;
+	bool unreadable;
 };
 
 struct registry_login {

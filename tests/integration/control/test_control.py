@@ -400,7 +400,7 @@ def test_two_keepers_clients_one_is_fenced(own):
     own.logs["first"] = own.logs["cayd"]
     own.daemons["first"].send_signal(signal.SIGSTOP)  # 200 ms after it notices it takes the keeper back from who is still starting
     state = own.state.with_name(own.state.name + "-other")
-    for d in ("db", "tmp", "audit", "uploads"):
+    for d in ("db", "secret", "tmp", "audit", "uploads"):
         (state / d).mkdir(parents=True)
         os.chown(state / d, cay.CONTROL_UID, cay.CONTROL_UID)
     own.env["CAY_PATHS_STATE"] = str(state)
