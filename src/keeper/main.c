@@ -19,8 +19,7 @@
 enum keeper_dir_owner { ROOT, CONTROL, PULLER };
 
 /* All directories with their owners, below paths.state or paths.run.  The latter is cayd's, which
- * could replace any path in it, so root touches nothing there by path except through the checks of
- * keeper_make_dir(). */
+ * could replace any path in it: root touches those only by the checks of keeper_make_dir(). */
 static const struct {
 	const char *name;
 	bool run;

@@ -359,6 +359,7 @@ struct fsck_pass {
 	struct verb_list q;
 	uint64_t began;
 	bool repair, end_foreign;
+	uint64_t older_ns; /* least age of a foreign sandbox that is ended */
 };
 
 struct fsck_findings {
@@ -457,6 +458,15 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 	return false;
 }
 
+/* Control writes a row before it asks for a sandbox, and the keeper obeys one control only: a
+ * foreign sandbox without PID 1 is at least as old as this cayd. */
+static bool foreign_is_old_enough(const struct fsck_pass *k, const struct verb_list_row *row)
+{
+	uint64_t since = row->started_boot_ns ? row->started_boot_ns : k->cayd->started_ns;
+
+	return k->began >= since && k->began - since >= k->older_ns;
+}
+
 [[gnu::nonnull]] static void fsck_compare_all(struct fsck_pass *k, struct fsck_findings *f,
 					      uint64_t *ret_checked)
 {
@@ -483,7 +493,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 			continue;
 		fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
 				 fsck_details[FSCK_FOREIGN]);
-		if (k->end_foreign) {
+		if (k->end_foreign && foreign_is_old_enough(k, &k->facts.rows[i])) {
 			foreign_end(c, &k->facts.rows[i]);
 			f->rows[f->n - 1].repaired = true;
 		}
@@ -530,7 +540,8 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
-static void fsck_request_start(struct cayd *c, struct request *rq, bool repair, bool end_foreign)
+static void fsck_request_start(struct cayd *c, struct request *rq, bool repair,
+			       const struct repair_query *q)
 {
 	struct fsck_pass *k = calloc(1, sizeof(*k));
 
@@ -542,19 +553,18 @@ static void fsck_request_start(struct cayd *c, struct request *rq, bool repair, 
 				 .rq = rq,
 				 .began = clk_boot_ns(c->clk),
 				 .repair = repair,
-				 .end_foreign = end_foreign };
+				 .end_foreign = q->end_foreign,
+				 .older_ns = q->older_ms * NS_PER_MS };
 	request_watch_client(&k->rq);
 	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
 void op_system_fsck(struct cayd *c, struct request *rq)
 {
-	fsck_request_start(c, rq, false, false);
+	fsck_request_start(c, rq, false, &(struct repair_query){});
 }
 
 void op_system_repair(struct cayd *c, struct request *rq)
 {
-	const struct repair_query *q = rq->query;
-
-	fsck_request_start(c, rq, true, q->end_foreign);
+	fsck_request_start(c, rq, true, rq->query);
 }

@@ -3,6 +3,7 @@
 
 struct fsck_args {
 	bool repair, end_foreign;
+	uint64_t older_ms;
 };
 
 static const struct opt rows[] = {
@@ -11,6 +12,9 @@ static const struct opt rows[] = {
 	{ "end-foreign", 0, OPT_FLAG, offsetof(struct fsck_args, end_foreign),
 	  .help = "Repair, and end sandboxes that the journal lacks; of a node that lost its "
 		  "journal, accept the loss" },
+	{ "older", 0, OPT_DURATION, offsetof(struct fsck_args, older_ms), 0, UINT64_C(31536000000),
+	  .arg = "TIME",
+	  .help = "With --end-foreign: only sandboxes older than this; 5m by default" },
 };
 
 static const struct {
@@ -50,7 +54,7 @@ static int cmd_fsck_run(struct cli *c, const struct opt_words *, struct cay_err 
 {
 	const struct fsck_args *a = c->args;
 	struct fsck_list list = {};
-	struct repair_query query = { .end_foreign = a->end_foreign };
+	struct repair_query query = { .end_foreign = a->end_foreign, .older_ms = a->older_ms };
 	bool repair = a->repair || a->end_foreign;
 	struct api_call call = { .op = OP_SYSTEM_FSCK };
 	int r;
@@ -69,8 +73,9 @@ static int cmd_fsck_run(struct cli *c, const struct opt_words *, struct cay_err 
 }
 
 const struct cmd cmd_fsck = {
-	CMD_USAGE("fsck", "[--repair] [--end-foreign] [--json]"),
+	CMD_USAGE("fsck", "[--repair] [--end-foreign [--older TIME]] [--json]"),
 	CMD_OPTIONS(fsck_args, OPTS(rows, 0)),
+	.defaults = &(const struct fsck_args){ .older_ms = 300000 },
 	.help = "Compare the daemon's records with the node's state",
 	.more = "The exit status is 1 when something differs, even if --repair has repaired it: "
 		"run it again to confirm. Control that finds its journal emptied or older than it "

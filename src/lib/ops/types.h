@@ -306,6 +306,7 @@ struct fsck_row {
 
 struct repair_query {
 	bool end_foreign;
+	uint64_t older_ms;
 };
 
 struct fsck_list {

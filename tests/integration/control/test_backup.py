@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import socket
 import stat
 import subprocess
 
@@ -23,10 +24,18 @@ def whole(c):
     return tables
 
 
+def listens(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        return s.connect_ex(str(path)) == 0
+
+
 def halt(c):
+    """A child that was forked and has not executed its program yet holds a socket of its parent for a moment longer."""
     for name in ("cayd", "cay-keeper"):
         c.daemons[name].terminate()
         assert c.daemons[name].wait(60) == 0
+    for path, kind in ((c.run / "control.sock", socket.SOCK_STREAM), (c.run / "box/keeper.sock", socket.SOCK_SEQPACKET)):
+        wait_for(f"{path.name} to close", lambda path=path, kind=kind: not listens(path, kind), 60)
 
 
 def test_a_restore_on_an_empty_machine_brings_back_all_of_it(own, tmp_path):

@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import pathlib
+import signal
 import sqlite3
+import subprocess
 import threading
 import time
 
@@ -487,18 +489,51 @@ def test_events_are_resumable(own):
     stream.close()
 
 
-def test_what_the_journal_does_not_know_is_left_alone(own):
-    box = own.create("tiny")
-    pid = own.pid_1(box)
+def forget_all(own):
+    """Of the journal; the sandboxes go on."""
     own.kill_daemon("cayd")
     with contextlib.closing(sqlite3.connect(own.state / "db" / "journal.db")) as db, db:
         db.execute("DELETE FROM sandbox")
     for f in (own.state / "db").glob("journal.db*"):
         os.chown(f, cay.CONTROL_UID, cay.CONTROL_UID)
     own.start_cayd()
+
+
+def test_what_the_journal_does_not_know_is_left_alone(own):
+    box = own.create("tiny")
+    pid = own.pid_1(box)
+    forget_all(own)
     assert fsck(own) == {("foreign", box)} and fsck(own, "POST") == {("foreign", box)}
     refused("not_found", own.get, box)
     assert own.pid_1(box) == pid
+
+
+def end_foreign(own, **query):
+    """The findings, and whether each was ended."""
+    words = "&".join(f"{k}={v}" for k, v in query.items())
+    return [(f["kind"], f["sandbox"], f["repaired"]) for f in own.call("POST", f"/v1/fsck?end_foreign=true&{words}")["findings"]]
+
+
+def test_of_what_the_journal_does_not_know_only_the_old_is_ended(own):
+    """An operator asks for it; five minutes unless the operator says otherwise."""
+    box, dead = own.create("tiny"), own.create("tiny")
+    pid = own.pid_1(box)
+    victim = own.pid_1(dead)
+    own.kill_daemon("cayd")  # so that it does not notice the end of the other
+    os.kill(victim, signal.SIGKILL)
+    wait_for("its end", lambda: not own.processes(dead), 30)
+    forget_all(own)
+    young = {("foreign", box, False), ("foreign", dead, False)}
+    hour = 3600 * 1000
+    assert set(end_foreign(own)) == set(end_foreign(own, older_ms=hour)) == young, "younger than five minutes, and than an hour"
+    assert own.pid_1(box) == pid and fsck(own) == {("foreign", box), ("foreign", dead)}
+    cli = [str(pathlib.Path(own.programs["cay"])), "fsck", "--end-foreign", "--json"]
+    said = subprocess.run(cli, env=own.env, capture_output=True, text=True, timeout=60)
+    assert {(f["kind"], f["sandbox"], f["repaired"]) for f in json.loads(said.stdout)["findings"]} == young, said
+    said = subprocess.run([*cli, "--older", "0s"], env=own.env, capture_output=True, text=True, timeout=60)
+    assert {f["sandbox"]: f["repaired"] for f in json.loads(said.stdout)["findings"]} == {box: True, dead: True}, said
+    wait_for("what the journal lacks to end", lambda: not own.processes(box) and not fsck(own), 30)
+    nothing_is_left(own)
 
 
 def test_daemons_killed_at_random_under_load(own):

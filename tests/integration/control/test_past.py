@@ -364,7 +364,7 @@ def test_a_foreign_sandbox_is_ended_when_the_operator_says_so(own):
     own.start_cayd()
     assert fsck(own, "POST") == {("foreign", box)}
     assert own.processes(box)
-    own.call("POST", "/v1/fsck?end_foreign=true")
+    own.call("POST", "/v1/fsck?end_foreign=true&older_ms=0")
     wait_for("it to end", lambda: not own.processes(box) and not fsck(own), 20)
 
 
