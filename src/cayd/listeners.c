@@ -8,6 +8,7 @@
 #include "cayd/core/listener-socket.h"
 #include "cayd/observe/lost.h"
 #include "cayd/observe/request-metrics.h"
+#include "cayd/sandbox/sandbox.h"
 #include "cayd/tenant/api-key.h"
 #include "net/request-turns.h"
 
@@ -26,13 +27,14 @@ static size_t actor_header_find(const struct http_head *h, struct slice *ret)
 	return n;
 }
 
-static int listener_admit_operator(struct request *rq, void *, struct cay_err *err)
+static int listener_admit_operator(struct request *rq, void *arg, struct cay_err *err)
 {
 	struct slice text;
 
 	if (actor_header_find(rq->head, &text))
 		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not allowed on this socket");
 	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
+	sandbox_resolve_name(arg, rq);
 	return 0;
 }
 
@@ -72,6 +74,7 @@ static int listener_admit_edge(struct request *rq, void *arg, struct cay_err *er
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the request does not prove its actor");
 	if (!actor_is_still_valid(arg, &rq->actor))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
+	sandbox_resolve_name(arg, rq);
 	if (op &&
 	    actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not call %s", op->name);

@@ -218,6 +218,7 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 	const struct op *op = rq->match.op;
 	const struct id *t = &rq->actor.tenant;
 
+	route_resolve_name(e, rq);
 	if (actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return admission_refuse_scope(e, rq, err);
 	if (op == &ops[OP_SANDBOX_CREATE] &&

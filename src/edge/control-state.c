@@ -11,7 +11,7 @@ static_assert(PUSH_SCOPES == SCOPE_NUM);
 #define BUCKETS 16384
 
 struct control_state {
-	struct control_state_sandbox *sandboxes[BUCKETS];
+	struct control_state_sandbox *sandboxes[BUCKETS], *named[BUCKETS];
 	struct control_state_key *keys[BUCKETS];
 	struct control_state_sandbox *changed; /* to be reported to control */
 	struct control_state_signer signers[CONTROL_STATE_SIGNERS];
@@ -65,6 +65,36 @@ static void control_state_mark_changed(struct control_state *t, struct control_s
 	t->changed = s;
 }
 
+/* Its place among those with a name; NULL at the place: it has none. */
+static struct control_state_sandbox **control_state_name_slot(struct control_state *t,
+							      const struct control_state_sandbox *s)
+{
+	struct control_state_sandbox **at = &t->named[control_state_bucket(s->name_tag)];
+
+	while (*at && *at != s)
+		at = &(*at)->next_named;
+	return at;
+}
+
+/* One in a pool gets its name when it is claimed. */
+static void control_state_set_name(struct control_state *t, struct control_state_sandbox *s,
+				   const uint8_t tag[static PUSH_NAME_TAG])
+{
+	static const uint8_t none[PUSH_NAME_TAG];
+	struct control_state_sandbox **at = control_state_name_slot(t, s);
+
+	if (memcmp(s->name_tag, tag, PUSH_NAME_TAG) == 0)
+		return;
+	if (*at)
+		*at = s->next_named;
+	memcpy(s->name_tag, tag, PUSH_NAME_TAG);
+	if (memcmp(tag, none, PUSH_NAME_TAG) == 0)
+		return;
+	at = &t->named[control_state_bucket(tag)];
+	s->next_named = *at;
+	*at = s;
+}
+
 /* Requests in progress keep it alive; true when it was freed. */
 static bool control_state_remove_sandbox(struct control_state *t, struct control_state_sandbox **at)
 {
@@ -77,6 +107,7 @@ static bool control_state_remove_sandbox(struct control_state *t, struct control
 	if (s->n_requests)
 		return false;
 	*at = s->next;
+	control_state_set_name(t, s, (const uint8_t[PUSH_NAME_TAG]){});
 	t->n_sandboxes--;
 	free(s->revoked);
 	free(s);
@@ -132,6 +163,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 	s->app_port = (uint16_t)p->number;
 	s->epoch = p->time;
 	memcpy(s->group_tag, p->secret, sizeof(s->group_tag));
+	control_state_set_name(t, s, p->secret + PUSH_GROUP_TAG);
 	s->gone = false;
 	s->seen = true;
 	return 0;
@@ -311,6 +343,19 @@ struct control_state_sandbox *control_state_find_sandbox(struct control_state *t
 	struct control_state_sandbox *s = *control_state_sandbox_slot(t, id);
 
 	return s && !s->gone ? s : NULL;
+}
+
+const struct control_state_sandbox *control_state_find_named(
+	struct control_state *t, const struct id *tenant,
+	const uint8_t name_tag[static PUSH_NAME_TAG])
+{
+	const struct control_state_sandbox *s = t->named[control_state_bucket(name_tag)];
+
+	while (s &&
+	       (s->gone || s->state >= SB_ENDING ||
+		memcmp(s->name_tag, name_tag, PUSH_NAME_TAG) != 0 || !id_eq(&s->tenant, tenant)))
+		s = s->next_named;
+	return s;
 }
 
 struct control_state_key *control_state_find_key(struct control_state *t,

@@ -21,13 +21,14 @@ struct control_state_sandbox {
 	uint8_t state; /* enum sandbox_state */
 	uint16_t app_port;
 	uint8_t group_tag[PUSH_GROUP_TAG];
-	uint64_t epoch;        /* older tokens are revoked */
-	uint8_t (*revoked)[8]; /* PUSH_REVOKED_MAX nonces, zero when unused; or NULL */
-	uint32_t n_requests;   /* in progress */
-	bool changed;          /* n_requests is not reported yet */
-	bool gone;             /* removed by control, requests are still in progress */
-	bool seen;             /* since the last PUSH_ALL */
-	struct control_state_sandbox *next, *prev_changed, *next_changed;
+	uint8_t name_tag[PUSH_NAME_TAG]; /* zero: no name */
+	uint64_t epoch;                  /* older tokens are revoked */
+	uint8_t (*revoked)[8];           /* PUSH_REVOKED_MAX nonces, zero when unused; or NULL */
+	uint32_t n_requests;             /* in progress */
+	bool changed;                    /* n_requests is not reported yet */
+	bool gone;                       /* removed by control, requests are still in progress */
+	bool seen;                       /* since the last PUSH_ALL */
+	struct control_state_sandbox *next, *next_named, *prev_changed, *next_changed;
 };
 
 struct control_state_key {
@@ -62,6 +63,10 @@ bool control_state_is_ready(const struct control_state *t);
 /* NULL: not known. */
 struct control_state_sandbox *control_state_find_sandbox(struct control_state *t,
 							 const struct id *id);
+/* The one that has the name now: a sandbox that is ending has lost it. */
+const struct control_state_sandbox *control_state_find_named(
+	struct control_state *t, const struct id *tenant,
+	const uint8_t name_tag[static PUSH_NAME_TAG]);
 struct control_state_key *control_state_find_key(struct control_state *t,
 						 const uint8_t hash[static 32]);
 /* i: a key's number modulo CONTROL_STATE_SIGNERS. */

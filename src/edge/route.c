@@ -188,14 +188,28 @@ static void route_to_sandbox(struct edge *e, struct request *rq, struct control_
 	}
 }
 
+/* One that is not found, control looks for: it may be new, or have ended. */
+void route_resolve_name(struct edge *e, struct request *rq)
+{
+	const struct control_state_sandbox *s;
+	uint8_t tag[KEY_NAME_TAG_LEN];
+
+	if (!rq->match.sandbox_segment.n)
+		return;
+	key_name_tag(rq->match.sandbox_name, tag);
+	s = control_state_find_named(e->control_state, &rq->actor.tenant, tag);
+	if (s)
+		op_match_resolve(&rq->match, &s->id);
+}
+
 bool route_actor_has_sandbox(const struct actor *a, const struct control_state_sandbox *s)
 {
-	uint8_t tag[KEY_GROUP_TAG_LEN];
+	uint8_t tag[KEY_NAME_TAG_LEN];
 
 	static_assert(sizeof(tag) == sizeof(s->group_tag));
 	if (!id_eq(&s->tenant, &a->tenant))
 		return false;
-	key_group_tag(a->group, tag);
+	key_name_tag(a->group, tag);
 	return !a->group[0] || memcmp(tag, s->group_tag, sizeof(tag)) == 0;
 }
 

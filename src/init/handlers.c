@@ -185,7 +185,9 @@ void init_handle_operation(struct request *rq, void *arg)
 	ptrdiff_t op = rq->match.op - ops;
 
 	assert(op >= 0 && op < OP_NUM);
-	if (init_handlers[op])
+	if (rq->match.sandbox_segment.n) /* control and edges send the id */
+		request_refuse(rq, CAY_E_NOT_FOUND, "a sandbox knows no names of sandboxes");
+	else if (init_handlers[op])
 		init_handlers[op](rq, arg);
 	else
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such operation in a sandbox");

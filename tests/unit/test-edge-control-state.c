@@ -196,6 +196,63 @@ static void who_is_inside_may_leave_after_its_end(void **)
 	control_state_free(t);
 }
 
+static int named(struct control_state *t, unsigned n, unsigned tenant, unsigned state, uint8_t tag)
+{
+	struct push p = { .kind = PUSH_SANDBOX,
+			  .value = (uint8_t)state,
+			  .id = make_id(ID_SANDBOX, n),
+			  .tenant = make_id(ID_TENANT, tenant) };
+
+	memset(p.secret + PUSH_GROUP_TAG, tag, PUSH_NAME_TAG);
+	return control_state_apply(t, &p);
+}
+
+static const struct control_state_sandbox *find_named(struct control_state *t, unsigned tenant,
+						      uint8_t tag)
+{
+	struct id id = make_id(ID_TENANT, tenant);
+	uint8_t name[PUSH_NAME_TAG];
+
+	memset(name, tag, sizeof(name));
+	return control_state_find_named(t, &id, name);
+}
+
+static void a_name_is_of_one_tenant_and_of_who_lives(void **)
+{
+	struct control_state *t = control_state_new();
+	struct control_state_sandbox *busy;
+
+	assert_int_equal(named(t, 1, 1, SB_RUNNING, 7), 0);
+	assert_int_equal(named(t, 2, 2, SB_RUNNING, 7), 0);
+	assert_int_equal(sandbox(t, 3, 1, SB_RUNNING), 0);
+	assert_ptr_equal(find_named(t, 1, 7), find(t, 1));
+	assert_ptr_equal(find_named(t, 2, 7), find(t, 2));
+	assert_null(find_named(t, 3, 7));
+	assert_null(find_named(t, 1, 8));
+	assert_null(find_named(t, 1, 0)); /* no name is not a name */
+	/* its successor has it while it ends */
+	assert_int_equal(named(t, 1, 1, SB_ENDING, 7), 0);
+	assert_null(find_named(t, 1, 7));
+	assert_int_equal(named(t, 4, 1, SB_PENDING, 7), 0);
+	assert_ptr_equal(find_named(t, 1, 7), find(t, 4));
+	/* one of a pool gets it later */
+	assert_int_equal(named(t, 3, 1, SB_RUNNING, 8), 0);
+	assert_ptr_equal(find_named(t, 1, 8), find(t, 3));
+	/* those that are gone are not found, nor looked at, though a request is inside */
+	busy = find(t, 4);
+	control_state_enter_sandbox(t, busy);
+	assert_int_equal(named(t, 4, 1, SB_TERMINATED, 7), 0);
+	assert_null(find_named(t, 1, 7));
+	assert_int_equal(named(t, 1, 1, SB_FAILED, 7), 0);
+	control_state_leave_sandbox(t, busy);
+	assert_null(find_named(t, 1, 7));
+	assert_ptr_equal(find_named(t, 2, 7), find(t, 2));
+	assert_int_equal(say(t, PUSH_ALL), 0);
+	assert_int_equal(say(t, PUSH_END), 0);
+	assert_null(find_named(t, 2, 7));
+	control_state_free(t);
+}
+
 static void it_has_bounds(void **)
 {
 	struct control_state *t = control_state_new();
@@ -293,6 +350,7 @@ int main(void)
 		cmocka_unit_test(buckets_are_lists),
 		cmocka_unit_test(control_hears_who_is_busy),
 		cmocka_unit_test(who_is_inside_may_leave_after_its_end),
+		cmocka_unit_test(a_name_is_of_one_tenant_and_of_who_lives),
 		cmocka_unit_test(it_has_bounds),
 		cmocka_unit_test(tokens_have_two_keys),
 		cmocka_unit_test(what_is_taken_back_stays_so),

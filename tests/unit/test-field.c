@@ -158,7 +158,9 @@ static void a_bad_member_is_named(void **)
 		{ &sandbox_create_table, "{\"image\":\"a b\"}", "image", NULL },
 		{ &sandbox_create_table, "{\"image\":\"\xC3\xA9\"}", "image", NULL },
 		{ &sandbox_create_table, "{\"image\":5}", "image", NULL },
-		{ &sandbox_create_table, "{\"image\":\"x\",\"name\":\"A\"}", "name", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"name\":\"a/b\"}", "name",
+		  "'name' must be text of 1 to 128 bytes, visible characters without '/', not "
+		  "first a '.', and not as an id is" },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"wait\":1}", "wait",
 		  "'wait' must be true or false" },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"labels\":[]}", "labels", NULL },

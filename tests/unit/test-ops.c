@@ -165,8 +165,14 @@ static void what_is_not_there_is_404_and_a_wrong_method_405(void **)
 		{ "GET", "/V1/health", -ENOENT, 0 },
 		{ "GET", "/v1/%68ealth", -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/..", -ENOENT, 0 },
-		{ "GET", "/v1/sandboxes/{sandbox}", -ENOENT, 0 },
-		{ "GET", "/v1/sandboxes/" EX, -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/%2e", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/a%2Fb", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/a%", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/a b", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/%ff", -ENOENT, 0 },
+		{ "GET", "/v1/images/crawler", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/crawler/execs/crawler", -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/" SB "%00", -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/" SB "/execs/" SB, -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/" SB "%2Fexecs", -ENOENT, 0 },
@@ -195,6 +201,32 @@ static void what_is_not_there_is_404_and_a_wrong_method_405(void **)
 		row_check(i, err.code == (cases[i].allow ? CAY_E_METHOD : CAY_E_NOT_FOUND));
 		row_check(i, cases[i].allow || strstr(err.hint, "/docs"));
 	}
+}
+
+static void a_sandbox_has_a_name_in_a_path(void **)
+{
+	static const char target[] = "/v1/sandboxes/Session%20A%252e/execs/" EX "/output?offset=1";
+	struct op_match m = {};
+	struct id id;
+	unsigned allow = 0;
+
+	assert_int_equal(op_find(SLICE("GET"), slice_of(target), &m, &allow, NULL), 0);
+	assert_string_equal(m.op->name, "exec.output");
+	assert_string_equal(m.sandbox_name, "Session A%2e");
+	assert_true(slice_eq(m.sandbox_segment, SLICE("Session%20A%252e")));
+	assert_int_equal(m.n_params, 2);
+	assert_int_equal(id_parse(ID_EXEC, SLICE(EX), &id), 0);
+	assert_true(id_eq(&m.params[1], &id));
+	assert_false(op_match_is_resolved(&m));
+	assert_null(op_match_target(&m));
+	assert_int_equal(id_parse(ID_SANDBOX, SLICE(SB), &id), 0);
+	op_match_resolve(&m, &id);
+	assert_true(op_match_is_resolved(&m));
+	assert_true(id_eq(op_match_target(&m), &id));
+	/* nothing of it is left in the next one */
+	assert_int_equal(op_find(SLICE("GET"), SLICE("/v1/sandboxes/" SB), &m, &allow, NULL), 0);
+	assert_false(m.sandbox_segment.n || op_match_is_resolved(&m));
+	assert_true(id_eq(op_match_target(&m), &id));
 }
 
 static bool has_request(const struct op *op)
@@ -514,6 +546,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_is_found_by_its_request),
+		cmocka_unit_test(a_sandbox_has_a_name_in_a_path),
 		cmocka_unit_test(what_is_not_there_is_404_and_a_wrong_method_405),
 		cmocka_unit_test(every_row_is_complete),
 		cmocka_unit_test(a_reply_has_one_deadline_everywhere),

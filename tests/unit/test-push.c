@@ -69,7 +69,6 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_SANDBOX, 2, 4 },
 		{ PUSH_SANDBOX, 16, 17 },
 		{ PUSH_SANDBOX, 32, 33 },
-		{ PUSH_SANDBOX, 64, 80 },
 		{ PUSH_KEY, 2, 8 },
 		{ PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },

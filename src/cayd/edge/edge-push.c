@@ -152,7 +152,8 @@ static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sand
 			     .id = sb->info.id,
 			     .tenant = sb->info.tenant };
 
-	key_group_tag(sb->info.group, what.secret);
+	key_name_tag(sb->info.group, what.secret);
+	key_name_tag(sb->info.name, what.secret + PUSH_GROUP_TAG);
 	edge_peer_append(p, &what);
 	revoked_emit_push_records(sb, edge_peer_append, p);
 }

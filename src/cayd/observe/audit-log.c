@@ -130,9 +130,7 @@ static void audit_log_hold_release(struct audit_log_hold *h)
 
 static void audit_log_fill_record(struct request *rq, const char *outcome, struct audit_record *ret)
 {
-	const struct id *target = rq->target.noun          ? &rq->target
-				  : rq->match.n_params > 0 ? &rq->match.params[0]
-							   : NULL;
+	const struct id *target = rq->target.noun ? &rq->target : op_match_target(&rq->match);
 
 	*ret = (struct audit_record){};
 	if (rq->actor.tenant.noun)

@@ -15,12 +15,12 @@
 static struct log request_log_begin(const struct cayd *c, const struct request *rq,
 				    char id[static ID_TEXT_LEN + 1])
 {
-	const struct id *about = rq->target.noun ? &rq->target : &rq->match.params[0];
+	const struct id *about = rq->target.noun ? &rq->target : op_match_target(&rq->match);
 	struct log log = c->log;
 
 	log.op = rq->match.op ? rq->match.op->name : "none";
 	log.request = rq->id;
-	if (about->noun) {
+	if (about) {
 		id_format(about, id);
 		log.id = id;
 	}

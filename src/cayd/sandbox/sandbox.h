@@ -114,6 +114,9 @@ struct sandbox *sandbox_find_of_actor(struct sandboxes *all, const struct actor 
 				      const struct id *id);
 /* Set the group that a request names to its actor's; false if it names another and was refused. */
 [[nodiscard]] bool request_bind_group(struct request *rq, const char **group);
+/* Find the sandbox whose name the path has: the tenant's newest, which is the one that lives if
+ * any does.  Before the request is admitted, so that all that follows is about its id. */
+void sandbox_resolve_name(struct cayd *c, struct request *rq);
 /* The sandbox in the path; NULL if the request was answered. */
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq);
 /* CAY_E_STATE, with its state; of one that has ended, why it did and who is to blame for that. */

@@ -12,6 +12,17 @@ struct sandbox_waiter {
 	enum sandbox_wait until;
 };
 
+void sandbox_resolve_name(struct cayd *c, struct request *rq)
+{
+	const struct sandbox *sb;
+
+	if (!rq->match.sandbox_segment.n)
+		return;
+	sb = sandbox_find_named_before(c->sandboxes, &rq->actor.tenant, rq->match.sandbox_name, 0);
+	if (sb)
+		op_match_resolve(&rq->match, &sb->info.id);
+}
+
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);

@@ -78,13 +78,13 @@ void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN])
 	(void)SHA256((const uint8_t *)text.p, text.n, ret);
 }
 
-void key_group_tag(const char *group, uint8_t ret[static KEY_GROUP_TAG_LEN])
+void key_name_tag(const char *group, uint8_t ret[static KEY_NAME_TAG_LEN])
 {
 	uint8_t hash[KEY_HASH_LEN] = {};
 
 	if (group && group[0])
 		key_hash(slice_of(group), hash);
-	memcpy(ret, hash, KEY_GROUP_TAG_LEN);
+	memcpy(ret, hash, KEY_NAME_TAG_LEN);
 }
 
 bool key_matches_hash(struct slice text, const uint8_t hash[static KEY_HASH_LEN])

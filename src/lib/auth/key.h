@@ -29,8 +29,8 @@ void key_format(const char prefix[static KEY_PREFIX_LEN],
 [[nodiscard]] int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1]);
 void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN]);
 /* The hash by which an edge compares groups; all zero without a group. */
-#define KEY_GROUP_TAG_LEN 16
-void key_group_tag(const char *group, uint8_t ret[static KEY_GROUP_TAG_LEN]);
+#define KEY_NAME_TAG_LEN 16
+void key_name_tag(const char *group, uint8_t ret[static KEY_NAME_TAG_LEN]);
 /* Whether this is the hash of the text, in constant time. */
 bool key_matches_hash(struct slice text, const uint8_t hash[static KEY_HASH_LEN]);
 #endif

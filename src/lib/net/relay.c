@@ -211,15 +211,31 @@ static int relay_write_headers(const struct relay *r, const struct http_head *h,
 	return e;
 }
 
+/* The other program gets the id where the client sent the name of a sandbox. */
+static int relay_write_target(const struct request *rq, struct buf *b)
+{
+	struct slice target = rq->head->target, name = rq->match.sandbox_segment;
+	size_t before = name.n ? (size_t)(name.p - target.p) : 0;
+	char id[ID_TEXT_LEN + 1];
+
+	if (!op_match_is_resolved(&rq->match))
+		return buf_append(b, target.p, target.n);
+	id_format(&rq->match.params[0], id);
+	return buf_printf(b, "%.*s%s%.*s", (int)before, target.p, id,
+			  (int)(target.n - before - name.n), name.p + name.n);
+}
+
 static int relay_write_request_head(struct relay *r, const struct relay_conf *conf, struct buf *b)
 {
 	const struct http_head *h = r->forward.rq->head;
 	int e = buf_reserve(b, 512);
 
 	if (e >= 0)
-		e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: %s\r\n", (int)h->method.n,
-			       h->method.p, (int)h->target.n, h->target.p,
-			       r->upstream ? "control" : "sandbox");
+		e = buf_printf(b, "%.*s ", (int)h->method.n, h->method.p);
+	if (e >= 0)
+		e = relay_write_target(r->forward.rq, b);
+	if (e >= 0)
+		e = buf_printf(b, " HTTP/1.1\r\nHost: %s\r\n", r->upstream ? "control" : "sandbox");
 	if (e >= 0 && r->upgrade)
 		e = buf_puts(b, "Connection: upgrade\r\n");
 	else if (e >= 0 && !r->upstream)

@@ -6,6 +6,7 @@
 
 #include "ops/field-internal.h"
 #include "text/quantity.h"
+#include "text/sandbox-name.h"
 #include "text/time.h"
 
 static const char *const type_names[] = {
@@ -85,6 +86,11 @@ static const struct field_check_row checks[] = {
 	[CHECK_ANY] = { NULL, "", field_check_any },
 	[CHECK_NAME] = { "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
 			 "lower-case letters, digits and inner '-'", str_is_dns_label },
+	[CHECK_SANDBOX] = { "^(?![.])(?!sb[0-9a-hjkmnp-tv-z]{24}$)[^/\\u0000-\\u001f\\u007f-"
+			    "\\u009f\\u00ad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-"
+			    "\\u206f\\ufdd0-\\ufdef\\ufeff\\ufff0-\\ufffb\\ufffe\\uffff]+$",
+			    "visible characters without '/', not first a '.', and not as an id is",
+			    sandbox_name_is_valid },
 	[CHECK_LABEL] = { "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$",
 			  "a Kubernetes label", str_is_label_value },
 	[CHECK_ENV] = { NULL, "named by letters, digits and '_'", field_check_any },

@@ -55,13 +55,14 @@ struct field_list {
 /* Constraints on text, beyond valid UTF-8 without NUL. */
 enum field_check {
 	CHECK_ANY,
-	CHECK_NAME,  /* a DNS label */
-	CHECK_LABEL, /* Kubernetes label values (maps: and keys) */
-	CHECK_ENV,   /* maps: keys are variable names */
-	CHECK_PATH,  /* absolute */
-	CHECK_WORD,  /* printable ASCII without space */
-	CHECK_ZONE,  /* a time zone as IANA names them */
-	CHECK_FILE,  /* names joined by '/', without control characters, "." and ".." */
+	CHECK_NAME,    /* a DNS label */
+	CHECK_SANDBOX, /* the name of a sandbox: text/sandbox-name.h */
+	CHECK_LABEL,   /* Kubernetes label values (maps: and keys) */
+	CHECK_ENV,     /* maps: keys are variable names */
+	CHECK_PATH,    /* absolute */
+	CHECK_WORD,    /* printable ASCII without space */
+	CHECK_ZONE,    /* a time zone as IANA names them */
+	CHECK_FILE,    /* names joined by '/', without control characters, "." and ".." */
 	CHECK_NUM
 };
 

@@ -3,6 +3,9 @@
 
 #include <assert.h>
 
+/* An id without randomness is never generated. */
+static const struct id no_sandbox = { .noun = ID_SANDBOX };
+
 const struct op ops[OP_NUM] = {
 #define CAY_OP(sym, noun, verb, where_, method_, path_, scope_, status_, ...) \
 	[OP_##sym] = { .name = #noun "." #verb, \
@@ -35,7 +38,7 @@ static const char *const scope_names[] = {
 static_assert(ARRAY_SIZE(scope_names) == SCOPE_NUM);
 
 const struct op_param op_params[] = {
-	{ "sandbox", ID_SANDBOX, "Id of a sandbox" },
+	{ "sandbox", ID_SANDBOX, "Id of a sandbox, or its name" },
 	{ "exec", ID_EXEC, "Id of a command in it" },
 	{ "image", ID_IMAGE, "Id of an image" },
 	{ "tenant", ID_TENANT, "Id of a tenant" },
@@ -92,6 +95,16 @@ bool op_name_is_valid(struct slice name)
 	return true;
 }
 
+/* Names never have the spelling of an id, so that it is asked second. */
+static bool op_match_take_name(struct op_match *m, struct slice segment)
+{
+	if (m->n_params != 1 || sandbox_name_decode(segment, m->sandbox_name) < 0)
+		return false;
+	m->sandbox_segment = segment;
+	m->params[0] = no_sandbox;
+	return true;
+}
+
 /* "{name}" takes what is up to the next '/', which must be an id of its noun.  Ids
  * are parsed last: most patterns differ in their letters already. */
 static bool op_path_match(const char *pattern, struct slice path, struct op_match *m)
@@ -119,16 +132,37 @@ static bool op_path_match(const char *pattern, struct slice path, struct op_matc
 	if (p != end)
 		return false;
 	m->n_params = 0;
-	m->name = (struct slice){};
+	m->name = m->sandbox_segment = (struct slice){};
 	for (unsigned i = 0; i < n; i++) {
 		enum id_noun noun = op_param_find_noun(names[i]);
 
 		if (noun == ID_NONE && op_name_is_valid(ids[i]))
 			m->name = ids[i];
-		else if (noun == ID_NONE || id_parse(noun, ids[i], &m->params[m->n_params++]) < 0)
+		else if (noun == ID_NONE)
+			return false;
+		else if (id_parse(noun, ids[i], &m->params[m->n_params++]) < 0 &&
+			 !(noun == ID_SANDBOX && op_match_take_name(m, ids[i])))
 			return false;
 	}
 	return true;
+}
+
+void op_match_resolve(struct op_match *m, const struct id *sandbox)
+{
+	assert(m->sandbox_segment.n);
+	m->params[0] = *sandbox;
+}
+
+bool op_match_is_resolved(const struct op_match *m)
+{
+	return m->sandbox_segment.n && !id_eq(&m->params[0], &no_sandbox);
+}
+
+const struct id *op_match_target(const struct op_match *m)
+{
+	bool found = !m->sandbox_segment.n || op_match_is_resolved(m);
+
+	return m->n_params && found ? &m->params[0] : NULL;
 }
 
 int op_find(struct slice method, struct slice target, struct op_match *ret, unsigned *ret_allow,

@@ -3,8 +3,10 @@
 #define CAY_OPS_OP_H
 /* op - the operation table, and finding a row in it.  Scope, body limit and fields are applied from
  * the row before any handler runs.  A path that names nothing and an id that cannot be one are the
- * same 404: the router does not decode, so an encoded slash or letter never matches. */
+ * same 404.  The router decodes nothing but the name of a sandbox, once, and a name has no slash:
+ * any other encoded slash or letter never matches. */
 #include "ops/types.h"
+#include "text/sandbox-name.h"
 
 /* 0 is nothing, so that a row cannot forget its scope. */
 enum op_scope { SCOPE_NONE, SCOPE_PUBLIC, SCOPE_READ, SCOPE_WRITE, SCOPE_OPERATOR, SCOPE_NUM };
@@ -75,7 +77,11 @@ struct op_match {
 	const struct op *op;
 	struct id params[OP_PARAMS_MAX]; /* in the order of the path */
 	unsigned n_params;
-	struct slice name;  /* where the path has a name and not an id */
+	struct slice name; /* where the path has a name and not an id */
+	/* Where the path has a sandbox's name in place of its id: as it is spelled there, and
+	 * decoded.  params[0] is an id that no sandbox has, until op_match_resolve(). */
+	struct slice sandbox_segment;
+	char sandbox_name[SANDBOX_NAME_MAX + 1];
 	struct slice query; /* behind '?', not decoded */
 };
 
@@ -92,6 +98,14 @@ extern const size_t op_n_params;
  * methods that would do in ret_allow (a bit each, 1u << method). */
 [[nodiscard]] int op_find(struct slice method, struct slice target, struct op_match *ret,
 			  unsigned *ret_allow, struct cay_err *err);
+
+/* The sandbox that the name in the path stands for, among those of the caller's tenant. */
+void op_match_resolve(struct op_match *m, const struct id *sandbox);
+/* The id of the sandbox or other object that the path names; NULL when it names none, or by a name
+ * that was not found. */
+const struct id *op_match_target(const struct op_match *m);
+/* Whether the path names its sandbox by a name that is found. */
+bool op_match_is_resolved(const struct op_match *m);
 
 /* Whether a path without parameters is the operation's, or its alias. */
 bool op_has_path(const struct op *op, struct slice path);

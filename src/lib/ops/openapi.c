@@ -34,11 +34,12 @@ static void openapi_write_path_params(struct jw *w, const char *path)
 {
 	for (size_t i = 0; i < op_n_params; i++) {
 		const struct op_param *p = &op_params[i];
-		const struct field as_field = { .type = p->noun ? FIELD_ID : FIELD_TEXT,
+		bool named = p->noun == ID_SANDBOX; /* by its id or its name */
+		const struct field as_field = { .type = p->noun && !named ? FIELD_ID : FIELD_TEXT,
 						.noun = p->noun,
-						.check = CHECK_WORD,
+						.check = named ? CHECK_ANY : CHECK_WORD,
 						.min = 1,
-						.max = OP_NAME_MAX,
+						.max = named ? SANDBOX_NAME_MAX : OP_NAME_MAX,
 						.help = p->help };
 		auto_buf brace = BUF_INIT(64);
 

@@ -27,7 +27,7 @@ static const struct {
 			   .port = true,
 			   .id = ID_SANDBOX,
 			   .tenant = true,
-			   .secret = PUSH_GROUP_TAG },
+			   .secret = PUSH_GROUP_TAG + PUSH_NAME_TAG },
 	[PUSH_KEY] = { .known = true,
 		       .low = 1,
 		       .values = PUSH_SCOPES,

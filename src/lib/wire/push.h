@@ -21,7 +21,8 @@
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
  *	SANDBOX  enum             app_port   epoch          sandbox  its      16 bytes: SHA-256
- *	         sandbox_state                                                of its group
+ *	         sandbox_state                                                of its group,
+ *	                                                                      16: of its name
  *	REVOKED  slot                                       sandbox           8 bytes of a token
  *	KEY      enum op_scope    1: bound   until, unix ms key      its      SHA-256 of it
  *	GROUP                                               key               group, 0-padded
@@ -49,13 +50,14 @@
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 5
+#define PUSH_ABI 6
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
 #define PUSH_REVOKED_MAX 16   /* places of a sandbox */
 #define PUSH_GROUP_TAG 16     /* bytes of the hash of a group's name; zero: none */
+#define PUSH_NAME_TAG 16      /* after them: of the sandbox's name */
 
 enum push_kind {
 	PUSH_NONE,
