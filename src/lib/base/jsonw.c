@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 
 static void jw_append(struct jw *w, const char *p, size_t n)
 {
@@ -146,6 +147,13 @@ void jw_i64(struct jw *w, const char *key, int64_t v)
 	jw_value_begin(w, key);
 	if (w->err >= 0)
 		w->err = buf_printf(w->out, "%" PRId64, v);
+}
+
+void jw_real(struct jw *w, const char *key, double v)
+{
+	jw_value_begin(w, key);
+	if (w->err >= 0)
+		w->err = isfinite(v) ? buf_printf(w->out, "%.15g", v) : -EDOM;
 }
 
 void jw_bool(struct jw *w, const char *key, bool v)

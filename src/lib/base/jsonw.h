@@ -42,6 +42,8 @@ void jw_str(struct jw *w, const char *key, const char *s); /* NULL is null */
 void jw_slice(struct jw *w, const char *key, struct slice s);
 void jw_u64(struct jw *w, const char *key, uint64_t v);
 void jw_i64(struct jw *w, const char *key, int64_t v);
+/* At most 15 digits, so that 0.1 is 0.1; not finite: -EDOM. */
+void jw_real(struct jw *w, const char *key, double v);
 void jw_bool(struct jw *w, const char *key, bool v);
 /* A value that is JSON already, written by this module: it is not checked. */
 void jw_json(struct jw *w, const char *key, struct slice json);

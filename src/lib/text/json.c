@@ -122,8 +122,7 @@ void json_write(const json_t *j, const char *key, struct jw *w)
 		jw_null(w, key);
 		break;
 	case JSON_REAL:
-		jw_null(w, key);
-		w->err = w->err ? w->err : -EDOM;
+		jw_real(w, key, json_real_value(j));
 		break;
 	}
 }

@@ -32,6 +32,6 @@ static inline bool json_text_eq(const json_t *j, const char *want)
 {
 	return json_is_string(j) && str_eq(json_string_value(j), want);
 }
-/* Write a parsed value; a number with a fraction makes jw_finish() fail. */
+/* Write a parsed value. */
 void json_write(const json_t *j, const char *key, struct jw *w);
 #endif
