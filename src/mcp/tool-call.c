@@ -41,8 +41,10 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 {
 	tool_write_result_fn *show =
 		v->run.tool->write_result ? v->run.tool->write_result : tool_call_write_json;
+	enum result_shape shape = profile_limits[v->run.tool->profile].shape;
+	auto_buf said = BUF_INIT(RESULT_SAID);
 	struct jw w = jw_to(b);
-	struct tool_result out = { .w = &w };
+	struct tool_result out = { .w = &w, .said = shape == SHAPE_PLAIN ? NULL : &said };
 	int r = 0;
 
 	mcp_rpc_begin_result(&v->rpc, &w);
@@ -53,6 +55,7 @@ static int tool_call_write_result(struct mcp_request *v, struct buf *b,
 		r = show(&v->run, &out, err);
 	if (r >= 0) {
 		jw_end(&w);
+		tool_result_set_shape(&out, shape);
 		if (json_is_object(out.data))
 			json_write(out.data, "structuredContent", &w);
 		jw_bool(&w, "isError", out.error);

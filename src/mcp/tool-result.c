@@ -20,6 +20,26 @@ static int text_replace_nul(struct slice text, struct buf *out)
 	return r;
 }
 
+int text_append_utf8(struct slice text, struct buf *out)
+{
+	int r = 0;
+
+	while (r >= 0 && text.n) {
+		size_t good = 0, len;
+
+		while (good < text.n && text.p[good] &&
+		       (len = utf8_len(text.p + good, text.n - good)))
+			good += len;
+		r = buf_append(out, text.p, good);
+		if (r >= 0 && good < text.n) {
+			r = buf_puts(out, "\xef\xbf\xbd");
+			good++;
+		}
+		text = (struct slice){ text.p + good, text.n - good };
+	}
+	return r;
+}
+
 void tool_result_note_failure(struct tool_result *out, int r)
 {
 	if (r < 0 && !out->w->err)
@@ -35,6 +55,8 @@ void tool_result_add_text(struct tool_result *out, struct slice text)
 		tool_result_note_failure(out, text_replace_nul(text, &b) < 0 ? -ENOMEM : 0);
 		text = (struct slice){ b.data, b.len };
 	}
+	if (out->said && (out->said->len ? buf_putc(out->said, '\n') : 0) >= 0)
+		tool_result_note_failure(out, text_append_utf8(text, out->said));
 	jw_object_begin(out->w, NULL);
 	jw_str(out->w, "type", "text");
 	jw_slice(out->w, "text", text);
@@ -112,6 +134,7 @@ bool tool_result_add_image(struct tool_result *out, struct slice bytes)
 
 	if (!media)
 		return false;
+	out->has_image = true;
 	if (!text) {
 		tool_result_note_failure(out, -ENOMEM);
 		return true;
@@ -123,6 +146,20 @@ bool tool_result_add_image(struct tool_result *out, struct slice bytes)
 	jw_str(out->w, "mimeType", media);
 	jw_end(out->w);
 	return true;
+}
+
+void tool_result_set_shape(struct tool_result *out, enum result_shape shape)
+{
+	const struct buf *said = out->said;
+
+	if (shape == SHAPE_PLAIN || !said || out->data || out->has_image)
+		return;
+	json_decref(out->owned);
+	out->owned = json_pack("{s:s%, s:s%, s:n, s:s}", "output", buf_str(said),
+			       out->error ? 0 : said->len, "error", buf_str(said),
+			       out->error ? said->len : 0, "base64_image", "system", "");
+	out->data = out->owned;
+	tool_result_note_failure(out, out->owned ? 0 : -ENOMEM);
 }
 
 void tool_result_add_error(struct tool_result *out, const struct cay_err *err, const char *hint)

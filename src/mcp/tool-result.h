@@ -14,12 +14,18 @@
 #define RESULT_TEXT KIB(48)
 #define RESULT_OUTPUT KIB(16) /* of one stream of a command */
 #define RESULT_IMAGE MIB(4)
+#define RESULT_SAID MIB(1) /* of a result that is data in another product's shape as well */
+
+/* Append text as UTF-8: bytes that are not, and NUL, become U+FFFD. */
+[[nodiscard]] int text_append_utf8(struct slice text, struct buf *out);
 
 struct tool_result {
 	struct jw *w;       /* inside the content array */
 	bool error;         /* isError */
 	const json_t *data; /* structuredContent, or NULL; points into the reply or to owned */
 	json_t *owned;      /* set when it must be freed */
+	struct buf *said;   /* collects the text, or NULL */
+	bool has_image;
 };
 
 /* Remember the first failure to write; r >= 0 is none. */
@@ -33,6 +39,9 @@ __attribute__((format(printf, 2, 3))) int tool_result_printf(struct tool_result 
 void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how);
 /* True when it is an image clients can show (PNG, JPEG, GIF, WebP, by its first bytes). */
 bool tool_result_add_image(struct tool_result *out, struct slice bytes);
+/* Make the collected text data in this shape, unless the tool has data of its own or an image: that
+ * is image content, which clients do not show next to data. */
+void tool_result_set_shape(struct tool_result *out, enum result_shape shape);
 /* An error for the model to correct; hint: what it can do, or "". */
 void tool_result_add_error(struct tool_result *out, const struct cay_err *err, const char *hint);
 #endif

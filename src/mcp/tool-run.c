@@ -103,6 +103,16 @@ bool tool_run_arg_bool(const struct tool_run *run, const char *name)
 	return json_is_true(json_object_get(run->args, name));
 }
 
+uint64_t tool_run_timeout_ms(const struct tool_run *run, uint64_t asked_ms)
+{
+	const struct profile_limits *limits = &profile_limits[run->tool->profile];
+	uint64_t ms = asked_ms ? asked_ms : limits->timeout_ms;
+
+	if (!ms)
+		ms = run->settings->mcp_timeout_ms;
+	return ms < limits->ceiling_ms ? ms : limits->ceiling_ms;
+}
+
 static int url_append_encoded(struct buf *b, struct slice text)
 {
 	int r = buf_reserve(b, 3 * text.n + 1);

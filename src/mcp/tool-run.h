@@ -80,6 +80,8 @@ void tool_run_read_failure(const struct tool_run *run, struct cay_err *err);
 const char *tool_run_arg_text(const struct tool_run *run, const char *name);
 uint64_t tool_run_arg_number(const struct tool_run *run, const char *name);
 bool tool_run_arg_bool(const struct tool_run *run, const char *name);
+/* The timeout of a command: as asked, or the profile's (0), and never above its ceiling. */
+uint64_t tool_run_timeout_ms(const struct tool_run *run, uint64_t asked_ms);
 
 /* Write the request of run->call: target and body.  Pure. */
 [[nodiscard]] int tool_run_write_request(const struct tool_run *run, struct buf *target,

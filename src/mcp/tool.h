@@ -6,6 +6,7 @@
  *
  *	profiles/tools.def          native tools; includes the others at its end
  *	profiles/tools-PROFILE.def  names and arguments of another product, one to one
+ *	profiles/limits.def         its timeouts, how it cuts output, the shape of its results
  *	profiles/tool-table.c       the table
  *	profiles/profile-*.c        functions of the rows that need their own (profile.h)
  *	tool-schema.c, tool-args.c  arguments as JSON Schema, and checked
@@ -32,6 +33,18 @@ enum tool_profile {
 #undef CAY_PROFILE
 	PROFILE_NUM
 };
+
+enum output_cut { CUT_MIDDLE, CUT_HALVES, CUT_CHARS, CUT_LINES };
+enum result_shape { SHAPE_PLAIN, SHAPE_HUB };
+
+/* A row of limits.def, which says what its columns are. */
+struct profile_limits {
+	uint64_t timeout_ms, ceiling_ms;
+	enum output_cut cut;
+	size_t stdout_max, stderr_max, lines_max, chars_max;
+	enum result_shape shape;
+};
+extern const struct profile_limits profile_limits[PROFILE_NUM];
 
 struct profile {
 	const char *name; /* as in ?profile= */

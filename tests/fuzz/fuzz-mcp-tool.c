@@ -76,7 +76,8 @@ static void show(struct tool_run *run, const struct cay_err *failed)
 {
 	auto_buf b = BUF_INIT(SHOWN_MAX);
 	struct jw w = jw_to(&b);
-	struct tool_result out = { .w = &w };
+	auto_buf said = BUF_INIT(RESULT_SAID);
+	struct tool_result out = { .w = &w, .said = &said };
 	struct cay_err err = {};
 	auto_json j = NULL;
 	int r = 0;
@@ -87,6 +88,7 @@ static void show(struct tool_run *run, const struct cay_err *failed)
 	else if (run->tool->write_result)
 		r = run->tool->write_result(run, &out, &err);
 	if (r >= 0) {
+		tool_result_set_shape(&out, profile_limits[run->tool->profile].shape);
 		if (json_is_object(out.data))
 			json_write(out.data, NULL, &w);
 		jw_end(&w);

@@ -3,7 +3,7 @@
  *
  * ' stands for " everywhere.  An answer that begins with '{' or '[' is JSON, others are bytes;
  * "404 " in front of either is its status, which is 200 without. */
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-output.h"
 #include "mcp/tool-result.h"
 #include "mcp/tool-run.h"
 #include "unit.h"
@@ -26,6 +26,7 @@ struct script {
 	} steps[STEPS_MAX];
 	const char *shows; /* the content array, and "!" in front of an error */
 	const char *fails; /* field: message, when the arguments are wrong */
+	const char *data;  /* structuredContent; NULL: not compared */
 };
 
 static void quote(const char *in, char *out, size_t size)
@@ -81,11 +82,25 @@ static int next(struct tool_run *run, struct cay_err *err)
 	return tool_run_map_args(run, err);
 }
 
+static void check_data(const struct script *s, const json_t *data)
+{
+	auto_buf b = BUF_INIT(KIB(64));
+	struct jw w = jw_to(&b);
+	char quoted[4096];
+
+	quote(s->data, quoted, sizeof(quoted));
+	assert_non_null(data);
+	json_write(data, NULL, &w);
+	assert_return_code(jw_finish(&w), 0);
+	if (!str_eq(b.data, quoted))
+		fail_msg("%s has the data\n%s\nand not\n%s", s->tool, b.data, quoted);
+}
+
 static void check_shown(const struct script *s, struct tool_run *run)
 {
-	auto_buf b = BUF_INIT(MIB(1));
+	auto_buf b = BUF_INIT(MIB(1)), said = BUF_INIT(RESULT_SAID);
 	struct jw w = jw_to(&b);
-	struct tool_result out = { .w = &w };
+	struct tool_result out = { .w = &w, .said = &said };
 	struct cay_err err = {};
 	char quoted[4096];
 	bool wrong = s->shows[0] == '!';
@@ -101,6 +116,9 @@ static void check_shown(const struct script *s, struct tool_run *run)
 		fail_msg("%s shows\n%s\nand not\n%s", s->tool, b.data, quoted);
 	if (out.error != wrong)
 		fail_msg("%s %s an error", s->tool, wrong ? "is not" : "is");
+	tool_result_set_shape(&out, profile_limits[s->profile].shape);
+	if (s->data)
+		check_data(s, out.data);
 	json_decref(out.owned);
 }
 
@@ -236,12 +254,123 @@ static void long_output_says_how_to_read_on(void **)
 		strstr(b.data, "read on with output, id " EX ", stream stdout, offset 8292"));
 }
 
+/* Numbers of the products themselves; a setting of 90 s stands for mcp.timeout. */
+static void a_timeout_is_the_products_own(void **)
+{
+	static const struct {
+		enum tool_profile profile;
+		const char *tool;
+		uint64_t none, most;
+	} rows[] = {
+		/* DEFAULT_TIMEOUT = 30.0, MAX_TIMEOUT = 300.0, min(timeout, MAX_TIMEOUT) */
+		{ PROFILE_SANDBOXHUB, "execute_shell", 30000, 300000 },
+		/* timeoutMS := 30000; "Optional timeout in milliseconds (max 600000)" */
+		{ PROFILE_DEEP_AGENT, "Bash", 30000, 600000 },
+		/* execute_terminal has none; timeout of execute_code: le=300 */
+		{ PROFILE_SANDBOX_AGENT, "execute_terminal", 300000, 300000 },
+		{ PROFILE_OPENSANDBOX, "command_run", 90000, 86400000 },
+		{ PROFILE_NATIVE, "exec", 90000, 86400000 },
+		{ PROFILE_ANTHROPIC, "bash", 90000, 86400000 },
+	};
+	static const struct settings settings = { .mcp_timeout_ms = 90000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct tool_run run = { .tool = tool_find(rows[i].profile, slice_of(rows[i].tool)),
+					.settings = &settings };
+
+		assert_non_null(run.tool);
+		assert_int_equal(tool_run_timeout_ms(&run, 0), rows[i].none);
+		assert_int_equal(tool_run_timeout_ms(&run, 1000), 1000);
+		assert_int_equal(tool_run_timeout_ms(&run, rows[i].most), rows[i].most);
+		assert_int_equal(tool_run_timeout_ms(&run, rows[i].most + 1), rows[i].most);
+		assert_int_equal(tool_run_timeout_ms(&run, UINT64_MAX), rows[i].most);
+	}
+}
+
+static void add_times(struct buf *b, const char *what, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_return_code(buf_puts(b, what), 0);
+}
+
+/* `what` n times as a stream of a reply is head times it, `note`, and tail times it. */
+struct cut_row {
+	enum tool_profile profile;
+	const char *tool, *stream, *what;
+	size_t n, head;
+	const char *note;
+	size_t tail;
+};
+
+static void check_cut(const struct cut_row *row)
+{
+	auto_buf given = BUF_INIT(MIB(2)), want = BUF_INIT(MIB(2)), got = BUF_INIT(MIB(2));
+	struct tool_run run = { .tool = tool_find(row->profile, slice_of(row->tool)) };
+
+	add_times(&given, row->what, row->n);
+	add_times(&want, row->what, row->head);
+	assert_return_code(buf_puts(&want, row->note), 0);
+	add_times(&want, row->what, row->tail);
+	run.answer.json = json_pack("{s:s}", row->stream, buf_str(&given));
+	assert_return_code(row->profile == PROFILE_DEEP_AGENT
+				   ? output_add_lines(&run, &got)
+				   : output_add_stream(&run, row->stream, &got),
+			   0);
+	json_decref(run.answer.json);
+	if (!str_eq(buf_str(&got), buf_str(&want)))
+		fail_msg("%zu times '%s' of %s is cut to %zu bytes, not to %zu: ...%s", row->n,
+			 row->what, row->stream, got.len, want.len,
+			 got.data + (got.len < 200 ? 0 : got.len - 200));
+}
+
+#define HUB PROFILE_SANDBOXHUB, "execute_shell"
+#define AGENT PROFILE_SANDBOX_AGENT, "execute_terminal"
+#define DEEP PROFILE_DEEP_AGENT, "Bash"
+#define DEEP_NOTE(what) \
+	"\n\n..." what " truncated...\n\nUse Grep to search the full content or Read with " \
+	"offset/limit to view specific sections."
+
+/* The numbers and the notes are those of the products (docs/adr/0081). */
+static void output_is_cut_as_the_product_cuts_it(void **)
+{
+	static const struct cut_row rows[] = {
+		/* HEAD_BYTES = TAIL_BYTES = 25 * 1024 */
+		{ HUB, "stdout", "a", 51200, 51200, "", 0 },
+		{ HUB, "stdout", "a", 51300, 25600, "\n[...100 bytes 已省略...]\n", 25600 },
+		{ HUB, "stderr", "a", 51300, 25600, "\n[...100 bytes 已省略...]\n", 25600 },
+		/* 25600 is no multiple of 3: no character is cut */
+		{ HUB, "stdout", "€", 20000, 8533, "\n[...8802 bytes 已省略...]\n", 8533 },
+		/* MAX_STDOUT_CHARS=50000, MAX_STDERR_CHARS=120000: characters */
+		{ AGENT, "stdout", "€", 50000, 50000, "", 0 },
+		{ AGENT, "stdout", "€", 50001, 50000,
+		  "\n\n... [truncated — 50001 chars total, showing first 50000]", 0 },
+		{ AGENT, "stderr", "𝄞", 120000, 120000, "", 0 },
+		{ AGENT, "stderr", "𝄞", 120001, 120000,
+		  "\n\n... [truncated — 120001 chars total, showing first 120000]", 0 },
+		/* TruncateOptions{MaxLines: 2000, MaxBytes: 50 * 1024}; the last end is left out */
+		{ DEEP, "stdout", "\na", 2000, 2000 - 1, DEEP_NOTE("1 lines (2 bytes)"), 0 },
+		{ DEEP, "stdout", "a\n", 2000, 2000, "", 0 },
+		{ DEEP, "stderr", "\n€€€€€€€€€€€€€€€€", 1045, 1044, DEEP_NOTE("1 lines (49 bytes)"),
+		  0 },
+		{ DEEP, "stdout", "€", 20000, 17066, DEEP_NOTE("1 lines (8802 bytes)"), 0 },
+		/* len(output) > 30000 */
+		{ DEEP, "stdout", "a", 30000, 30000, "", 0 },
+		{ DEEP, "stdout", "a", 30001, 30000, "\n... (output truncated)", 0 },
+		{ DEEP, "stdout", "a", 400000, 30000, "\n... (output truncated)", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check_cut(&rows[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tools_do_what_they_say),
 		cmocka_unit_test(output_is_read_from_frames),
 		cmocka_unit_test(long_output_says_how_to_read_on),
+		cmocka_unit_test(a_timeout_is_the_products_own),
+		cmocka_unit_test(output_is_cut_as_the_product_cuts_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ int anthropic_bash_next_call(struct tool_run *run, struct cay_err *err)
 	struct shell_tool_request want = { .name = "bash",
 					   .command = tool_run_arg_text(run, "command"),
 					   .restart = tool_run_arg_bool(run, "restart"),
-					   .timeout_ms = run->settings->mcp_timeout_ms };
+					   .timeout_ms = tool_run_timeout_ms(run, 0) };
 
 	if (want.restart)
 		want.command = NULL;

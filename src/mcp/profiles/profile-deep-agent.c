@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-output.h"
 
 #define BACKGROUND_MS 600000
 
@@ -35,14 +35,16 @@ int deep_bash_next_call(struct tool_run *run, struct cay_err *err)
 		return deep_background_next_call(run, err);
 	if (run->step)
 		return TOOL_FINISHED;
-	r = tool_run_call(run, OP_EXEC_RUN, err, "{s:s, s:I}", "shell",
-			  tool_run_arg_text(run, "command"), "timeout_ms",
-			  (json_int_t)tool_run_arg_number(run, "timeout_ms"));
+	r = tool_run_call(
+		run, OP_EXEC_RUN, err, "{s:s, s:I}", "shell", tool_run_arg_text(run, "command"),
+		"timeout_ms",
+		(json_int_t)tool_run_timeout_ms(run, tool_run_arg_number(run, "timeout_ms")));
 	return r < 0 ? r : exec_tool_limit_output(run, err);
 }
 
 int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
+	auto_buf text = BUF_INIT(OUTPUT_TEXT_MAX);
 	const json_t *j = run->answer.json;
 
 	if (!json_is_object(j))
@@ -51,7 +53,9 @@ int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct
 		return tool_result_printf(out, "Running in the background as %.32s. Output: %s",
 					  json_member_str(j, "id"), (const char *)run->tool_state);
 	}
-	tool_result_add_streams(j, "", out);
+	tool_result_note_failure(out, output_add_lines(run, &text));
+	if (text.len)
+		tool_result_add_text(out, (struct slice){ text.data, text.len });
 	tool_result_add_exit(run, json_object_get(j, "end"), out);
 	return 0;
 }

@@ -128,7 +128,7 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 	const json_t *said = json_object_get(run->args, "timeout");
 	struct shell_tool_request want = { .name = tool_run_arg_text(run, "name"),
 					   .command = tool_run_arg_text(run, "command"),
-					   .timeout_ms = run->settings->mcp_timeout_ms };
+					   .timeout_ms = tool_run_timeout_ms(run, 0) };
 
 	if (said)
 		want.timeout_ms = (uint64_t)llround(json_number_value(said) * 1000);

@@ -2,7 +2,7 @@
 /* profile-opensandbox - opensandbox-mcp's names and shapes over our operations */
 #include <stdio.h>
 
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-output.h"
 
 /* of a label that the server can filter by */
 #define OSB_LABEL_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/="
@@ -242,11 +242,13 @@ int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, str
 				"headers", "Cay-Preview", json_member_str(j, "token"));
 }
 
-static json_t *osb_stream_log(const json_t *j, const char *stream)
+static json_t *osb_stream_log(const struct tool_run *run, const char *stream)
 {
-	return json_member_text(j, stream).n
-		       ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
-		       : json_array();
+	auto_buf text = BUF_INIT(OUTPUT_TEXT_MAX);
+
+	if (output_add_stream(run, stream, &text) < 0)
+		return NULL;
+	return text.len ? json_pack("[{s:s%}]", "text", buf_str(&text), text.len) : json_array();
 }
 
 int osb_execution_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -258,8 +260,9 @@ int osb_execution_write_result(struct tool_run *run, struct tool_result *out, st
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	return tool_result_pack(out, "{s:s, s:O?, s:{s:o, s:o}, s:s*}", "id",
 				json_member_str(j, "id"), "exit_code", code, "logs", "stdout",
-				osb_stream_log(j, "stdout"), "stderr", osb_stream_log(j, "stderr"),
-				"error", end && !code ? json_member_str(end, "reason") : NULL);
+				osb_stream_log(run, "stdout"), "stderr",
+				osb_stream_log(run, "stderr"), "error",
+				end && !code ? json_member_str(end, "reason") : NULL);
 }
 
 static int osb_check_encoding(const struct tool_run *run, struct cay_err *err)

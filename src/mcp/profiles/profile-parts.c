@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,12 +70,12 @@ static const json_t *json_stream_member(const json_t *o, const char *stream, con
 	return n > 0 && (size_t)n < sizeof(name) ? json_object_get(o, name) : NULL;
 }
 
-static uint64_t json_stream_number(const json_t *o, const char *stream, const char *what)
+uint64_t json_stream_number(const json_t *o, const char *stream, const char *what)
 {
 	return (uint64_t)json_integer_value(json_stream_member(o, stream, what));
 }
 
-static struct slice json_stream_text(const json_t *o, const char *stream, const char *what)
+struct slice json_stream_text(const json_t *o, const char *stream, const char *what)
 {
 	return json_text_or_empty(json_stream_member(o, stream, what));
 }
@@ -156,36 +156,6 @@ void tool_result_add_streams(const json_t *answer, const char *id, struct tool_r
 	tool_result_add_stream(answer, "stderr", id, out);
 }
 
-json_t *json_stream_text_cut(const json_t *answer, const char *stream)
-{
-	struct slice text = json_member_text(answer, stream);
-	struct slice end = json_stream_text(answer, stream, "_tail");
-	uint64_t cut = json_stream_number(answer, stream, "_cut_bytes");
-	auto_buf b = BUF_INIT(RESULT_OUTPUT + KIB(1));
-	size_t half = RESULT_OUTPUT / 2, tail;
-
-	if (!text.n)
-		text = json_stream_text(answer, stream, "_b64");
-	if (text.n <= 2 * half && !end.n)
-		return json_stringn(text.p, text.n);
-	if (!end.n) { /* all of it is here */
-		tail = text.n - half;
-		while (tail < text.n && ((unsigned char)text.p[tail] & 0xc0) == 0x80)
-			tail++;
-		end = (struct slice){ text.p + tail, text.n - tail };
-		text.n = utf8_whole_prefix_len(text.p, half);
-		cut = tail - text.n;
-	}
-	if (buf_append(&b, text.p, text.n) < 0 ||
-	    buf_printf(&b,
-		       "\n[... %" PRIu64
-		       " bytes omitted; write output to a file to read all of it ...]\n",
-		       cut) < 0 ||
-	    buf_append(&b, end.p, end.n) < 0)
-		return NULL;
-	return json_stringn(b.data, b.len);
-}
-
 int tool_result_set_json(struct tool_result *out, json_t *stolen)
 {
 	auto_buf text = BUF_INIT(MIB(1));
@@ -243,40 +213,47 @@ static const char *tool_arg_named(const struct mcp_tool *t, const char *a, const
 }
 
 /* "[ended: timeout after 2 s; ...]", with the arguments that this tool has. */
-static void tool_result_add_timeout(const struct tool_run *run, const char *signal,
-				    struct tool_result *out)
+static int end_add_timeout(const struct tool_run *run, const char *signal, struct buf *out)
 {
 	const char *longer = tool_arg_named(run->tool, "timeout", "timeout_ms");
 	const char *apart = tool_arg_named(run->tool, "background", "run_in_background");
 	double s = (double)json_member_number(run->call.members, "timeout_ms") / 1000;
 
-	tool_result_printf(out, "[ended: timeout after %g s%s%.32s; for longer work %s%s%s%s%s%s]",
-			   s, signal[0] ? ", " : "", signal, longer ? "give a longer `" : "",
-			   longer ? longer : "", longer ? "`, or " : "",
-			   apart ? "use `" : "run it in the background with its output in a file",
-			   apart ? apart : "", apart ? "`" : "");
+	return buf_printf(out, "[ended: timeout after %g s%s%.32s; for longer work %s%s%s%s%s%s]",
+			  s, signal[0] ? ", " : "", signal, longer ? "give a longer `" : "",
+			  longer ? longer : "", longer ? "`, or " : "",
+			  apart ? "use `" : "run it in the background with its output in a file",
+			  apart ? apart : "", apart ? "`" : "");
 }
 
-static bool end_reason_is_result(const char *reason)
+bool end_is_result(const json_t *end)
 {
+	const char *reason = json_member_str(end, "reason");
+
 	return str_eq(reason, "exit") || str_eq(reason, "signal") || str_eq(reason, "killed");
 }
 
-void tool_result_add_exit(const struct tool_run *run, const json_t *end, struct tool_result *out)
+int end_add_text(const struct tool_run *run, const json_t *end, struct buf *out)
 {
 	const json_t *code = json_object_get(end, "exit_code");
 	const char *reason = json_member_str(end, "reason"),
 		   *signal = json_member_str(end, "signal"), *why = json_member_str(end, "detail");
-	bool exited = str_eq(reason, "exit") && json_is_integer(code);
 
-	if (exited)
-		tool_result_printf(out, "[exit %lld]", (long long)json_integer_value(code));
-	else if (run && str_eq(reason, "timeout"))
-		tool_result_add_timeout(run, signal, out);
-	else
-		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]", reason,
-				   signal[0] ? " " : "", signal, why[0] ? ", " : "", why);
-	out->error = !end_reason_is_result(reason);
+	if (str_eq(reason, "exit") && json_is_integer(code))
+		return buf_printf(out, "[exit %lld]", (long long)json_integer_value(code));
+	if (run && str_eq(reason, "timeout"))
+		return end_add_timeout(run, signal, out);
+	return buf_printf(out, "[ended: %.64s%s%.32s%s%.400s]", reason, signal[0] ? " " : "",
+			  signal, why[0] ? ", " : "", why);
+}
+
+void tool_result_add_exit(const struct tool_run *run, const json_t *end, struct tool_result *out)
+{
+	auto_buf text = BUF_INIT(KIB(4));
+
+	tool_result_note_failure(out, end_add_text(run, end, &text));
+	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
+	out->error = !end_is_result(end);
 }
 
 void result_lines_printf(struct result_lines *l, const char *fmt, ...)
@@ -316,10 +293,12 @@ void result_lines_fini(struct result_lines *l)
 
 int exec_tool_limit_output(struct tool_run *run, struct cay_err *err)
 {
+	struct output_query query = output_query_of(run);
+
 	if (json_member_true(run->call.members, "detach"))
 		return TOOL_NEXT_CALL;
-	return tool_run_set(run, err, "{s:i, s:s}", "max_output", (int)RESULT_OUTPUT, "keep",
-			    "both");
+	return tool_run_set(run, err, "{s:I, s:s}", "max_output", (json_int_t)query.max, "keep",
+			    query.keep);
 }
 
 int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
@@ -329,7 +308,7 @@ int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
 	if (r == TOOL_NEXT_CALL && !json_member_true(run->call.members, "detach") &&
 	    !json_object_get(run->call.members, "timeout_ms"))
 		r = tool_run_set(run, err, "{s:I}", "timeout_ms",
-				 (json_int_t)run->settings->mcp_timeout_ms);
+				 (json_int_t)tool_run_timeout_ms(run, 0));
 	return r == TOOL_NEXT_CALL ? exec_tool_limit_output(run, err) : r;
 }
 
@@ -370,13 +349,14 @@ static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_
 				  struct cay_err *err)
 {
 	struct shell_tool_state *own = run->tool_state;
+	struct output_query query = output_query_of(run);
 
 	if (!want->command || own->runs)
 		return TOOL_FINISHED;
 	own->runs = true;
-	return tool_run_call(run, OP_SHELL_RUN, err, "{s:s, s:s, s:I, s:i, s:s}", "shell", own->id,
+	return tool_run_call(run, OP_SHELL_RUN, err, "{s:s, s:s, s:I, s:I, s:s}", "shell", own->id,
 			     "command", want->command, "timeout_ms", (json_int_t)want->timeout_ms,
-			     "max_output", (int)RESULT_OUTPUT, "keep", "both");
+			     "max_output", (json_int_t)query.max, "keep", query.keep);
 }
 
 int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,

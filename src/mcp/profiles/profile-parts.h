@@ -19,6 +19,9 @@ uint64_t json_member_number(const json_t *o, const char *name);
 bool json_member_true(const json_t *o, const char *name);
 /* A file name: member, or "base64:..." for one that is not UTF-8. */
 [[nodiscard]] int json_member_filename(const json_t *o, const char *member, struct buf *out);
+/* A member of a stream, such as "stdout" "_offset"; 0 or empty when it is of another type. */
+uint64_t json_stream_number(const json_t *o, const char *stream, const char *what);
+struct slice json_stream_text(const json_t *o, const char *stream, const char *what);
 /* The error of a reply received with accepts_failure, or NULL.  Its status decides, not its
  * contents. */
 const char *tool_run_failure_text(struct tool_run *run);
@@ -28,12 +31,14 @@ const char *tool_run_failure_text(struct tool_run *run);
 void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
 			    struct tool_result *out);
 void tool_result_add_streams(const json_t *answer, const char *id, struct tool_result *out);
-/* "[exit 1]".  A status or a signal is the command's own result; an end by a limit, such as
- * timeout or oom, is an error.  run: the call of the command, or NULL. */
+/* A status or a signal is the command's own result; an end by a limit, such as timeout or oom, is
+ * not. */
+bool end_is_result(const json_t *end);
+/* "[exit 1]"; run: the call of the command, or NULL. */
+[[nodiscard]] int end_add_text(const struct tool_run *run, const json_t *end, struct buf *out);
+/* The same as content; an end by a limit is an error. */
 void tool_result_add_exit(const struct tool_run *run, const json_t *end, struct tool_result *out);
 
-/* The same output as a value. */
-json_t *json_stream_text_cut(const json_t *answer, const char *stream);
 /* Set an object as text and as data, for write_result to return: 0. */
 int tool_result_set_json(struct tool_result *out, json_t *stolen);
 /* The same, packed as by json_pack(). */

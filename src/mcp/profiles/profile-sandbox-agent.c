@@ -2,7 +2,7 @@
 /*
  * profile-sandbox-agent - sessions are sandboxes; files are copied one by one, each with a result
  */
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-output.h"
 
 #define WORKSPACE "/workspace"
 
@@ -42,8 +42,8 @@ int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, s
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	return tool_result_pack(out, "{s:o, s:o, s:O?, s:s*}", "stdout",
-				json_stream_text_cut(j, "stdout"), "stderr",
-				json_stream_text_cut(j, "stderr"), "exit_code", code, "error",
+				output_stream_json(run, "stdout"), "stderr",
+				output_stream_json(run, "stderr"), "exit_code", code, "error",
 				code ? NULL : json_member_str(end, "reason"));
 }
 

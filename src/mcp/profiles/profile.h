@@ -33,8 +33,9 @@ tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_w
 	deep_write_write_result;
 
 tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, hub_upload_next_call,
-	hub_kill_next_call;
-tool_write_result_fn hub_upload_write_result, hub_download_write_result, hub_kill_write_result;
+	hub_kill_next_call, hub_info_next_call;
+tool_write_result_fn hub_shell_write_result, hub_upload_write_result, hub_download_write_result,
+	hub_kill_write_result, hub_processes_write_result, hub_info_write_result;
 
 tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call;
 tool_write_result_fn agent_create_write_result, agent_terminal_write_result,

@@ -8,6 +8,13 @@ const struct profile profiles[PROFILE_NUM] = {
 #undef CAY_PROFILE
 };
 
+const struct profile_limits profile_limits[PROFILE_NUM] = {
+#define CAY_LIMITS(sym, timeout, ceiling, cut, out, err, lines, chars, shape) \
+	[PROFILE_##sym] = { timeout, ceiling, CUT_##cut, out, err, lines, chars, SHAPE_##shape },
+#include "mcp/profiles/limits.def"
+#undef CAY_LIMITS
+};
+
 /* The arguments, ... */
 enum { OPT, REQ };
 #define ROW(name_, as_, type_, need_, ...) \

@@ -32,6 +32,13 @@ def test_who_says_no_timeout_has_that_of_the_settings():
         # one who says, and a tool that says it itself
         for r in (native.call("exec", command="sleep 2", timeout=60), native.call("shell", command="sleep 2", timeout=0), deep.call("Bash", command="sleep 2")):
             assert not r["isError"], r
+        # those of other products have the products' own: SandboxHub 30 s, sandbox-agent 300 s at most
+        hub, agent = (node.client(query=f"?profile={p}") for p in ("sandboxhub", "sandbox-agent"))
+        r = hub.call("execute_shell", command="sleep 2; echo slept")
+        assert r["structuredContent"] == {"output": "slept", "error": "", "system": ""}, r
+        session = native.call("sandbox_create")["structuredContent"]["id"]
+        r = agent.call("execute_terminal", session_id=session, command="sleep 2; echo slept")
+        assert r["structuredContent"] == {"stdout": "slept\n", "stderr": "", "exit_code": 0}, r
 
 
 def test_one_that_the_machine_lost_is_not_the_model_s_doing(node):

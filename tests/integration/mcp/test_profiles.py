@@ -166,18 +166,18 @@ def test_deep_agent(user):
 
 @profile("sandboxhub")
 def test_sandboxhub(user):
-    assert user("execute_shell", command="echo hi").startswith("hi\n")
+    assert user.data("execute_shell", command="echo hi") == {"output": "hi", "error": "", "system": ""}
     assert "f, 3 bytes" in user("write_file", path="f", content="abc")
     assert "there already" in user("write_file", True, path="f", content="other")
     user("edit_file", path="f", old_text="b", new_text="B")
     assert user("read_file", path="f") == "     1\taBc"
     user("upload_file", filename="u", base64_content=base64.b64encode(b"\0\1").decode(), dest_dir="/workspace/up")
     assert user("download_file", path="/workspace/up/u") == base64.b64encode(b"\0\1").decode()
-    user("execute_shell", command="sleep 99 & echo $!")
-    pid = re.search(r"^(\d+) .*sleep 99", user("list_processes"), re.M)[1]
-    user("kill_process", pid=int(pid), force=True)
-    cay.wait_for("it to be gone", lambda: "sleep 99" not in user("list_processes"), 20)
-    assert user.data("get_system_info")["memory_bytes"] > 0
+    pid = int(user.data("execute_shell", command="sleep 99 & echo $!")["output"])
+    assert [p["cmdline"] for p in user.data("list_processes") if p["pid"] == pid] == ["sleep 99"]
+    user("kill_process", pid=pid, force=True)
+    cay.wait_for("it to be gone", lambda: pid not in [p["pid"] for p in user.data("list_processes")], 20)
+    assert user.data("get_system_info")["memory_used_mb"] > 0
 
 
 @profile("sandbox-agent")
