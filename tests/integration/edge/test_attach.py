@@ -666,4 +666,5 @@ def test_npm_ws(node, me, box):
                        env={**os.environ, "NODE_PATH": MODULES}, stdout=subprocess.PIPE, text=True, timeout=60)
     assert r.returncode == 0, r.stdout
     got = json.loads(r.stdout)
+    assert got["end"].pop("used")
     assert got == {"protocol": "cay.frames.v1", "same": True, "end": {"reason": "exit", "exit_code": 0, "inferred": False, "blame": "task", "retryable": False}, "code": 1000, "pong": "there?"}

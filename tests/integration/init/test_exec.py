@@ -50,6 +50,7 @@ def test_the_main_program_is_started_once_and_not_forgotten(init, line, said):
 def test_every_exit_code_is_exact(init):
     for code in range(256):
         end = init.client.run("/bin/sh", "-c", f"exit {code}").json()["end"]
+        assert set(end.pop("used")) == {"cpu_ms", "memory_peak_bytes", "read_bytes", "write_bytes"}
         assert end == {"reason": "exit", "exit_code": code, "inferred": False, "blame": "task", "retryable": False}
 
 
@@ -63,6 +64,7 @@ def test_every_fatal_signal_is_exact(init):
         name = f"SIGRTMIN+{n - 32}" if n >= 32 else "SIG" + {29: "IO"}.get(n, signal.Signals(n).name[3:])
         if n == 2 or n == 13 or n == 25:  # python has its own ideas about these
             continue
+        assert end.pop("used")
         assert end == {"reason": "signal", "signal": name, "inferred": False, "blame": "task", "retryable": False}, n
 
 
