@@ -221,7 +221,7 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 	route_resolve_name(e, rq);
 	if (actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return admission_refuse_scope(e, rq, err);
-	if (op == &ops[OP_SANDBOX_CREATE] &&
+	if ((op == &ops[OP_SANDBOX_CREATE] || op == &ops[OP_SANDBOX_CREATE_MANY]) &&
 	    !load_shed_can_ask_control(&e->load_shed, t, sizeof(*t), clk_boot_ns(e->clk)))
 		return cay_fail(err, CAY_E_OVERLOADED, "too many sandboxes are being created");
 	return 0;

@@ -20,20 +20,21 @@ struct creates {
 	uint64_t stale_until_ns; /* until then, requests may come from clients that have left */
 };
 
-struct create_request {
+struct create_turn {
 	struct create_slot slot; /* first: create_queue_start_next() returns it */
 	struct cayd *cayd;
-	struct request *rq; /* NULL once it has started */
+	const struct create_turn_events *events;
+	void *arg;
 };
 
-static void create_refuse_overloaded(struct request *rq, const char *what)
+static void create_fail(struct request *rq, const struct cay_err *err)
 {
-	(void)request_add_reply_header(rq, "Retry-After", "1");
-	request_refuse(rq, CAY_E_OVERLOADED, what);
+	if (err->code == CAY_E_RATE || err->code == CAY_E_OVERLOADED)
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+	request_fail(rq, err);
 }
 
-static int create_read_key(const struct request *rq, struct idempotency_key *ret,
-			   struct cay_err *err)
+int create_read_key(const struct request *rq, struct idempotency_key *ret, struct cay_err *err)
 {
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 
@@ -68,40 +69,88 @@ static bool create_client_may_be_gone(const struct cayd *c)
 	return now < c->creates->stale_until_ns || now - c->creates->swept_ns > STILL_NS;
 }
 
-static void create_start(struct create_request *w)
+int create_turn_enter(struct cayd *c, const struct id *tenant,
+		      const struct create_turn_events *events, void *arg, struct create_turn **ret,
+		      struct cay_err *err)
 {
-	struct cayd *c = w->cayd;
-	struct request *rq = cay_take(w->rq);
+	struct create_turn *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return cay_no_memory(err);
+	*t = (struct create_turn){ .cayd = c, .events = events, .arg = arg };
+	if (!create_queue_enter(&c->creates->queue, &t->slot, tenant, clk_boot_ns(c->clk))) {
+		free(t);
+		return cay_fail(err, CAY_E_OVERLOADED, "too many creates are waiting; try again");
+	}
+	*ret = t;
+	return 0;
+}
+
+void create_turn_leave(struct create_turn *t)
+{
+	create_queue_leave(&t->cayd->creates->queue, &t->slot);
+	free(t);
+}
+
+int create_at_turn(struct cayd *c, const struct actor *actor, const struct sandbox_create *asked,
+		   const struct idempotency_key *key, struct arena *arena, struct create_turn *turn,
+		   struct sandbox **ret, struct cay_err *err)
+{
 	struct sandbox_create spec;
+	int r = template_apply(c, actor, asked, arena, &spec, err);
+
+	if (r >= 0)
+		r = pool_check_max(c, &spec, err);
+	if (r >= 0)
+		r = admit_and_create(c, &actor->tenant, &spec, key, NULL, ret, err);
+	if (r >= 0 && (*ret)->life.state == SB_PENDING && !(*ret)->create.slot)
+		(*ret)->create.slot = &turn->slot;
+	else
+		create_turn_leave(turn);
+	return r;
+}
+
+static void on_create_turn(void *arg, struct create_turn *turn)
+{
+	struct request *rq = arg;
+	struct cayd *c = turn->cayd;
 	struct cay_err err = {};
 	struct idempotency_key key;
 	struct sandbox *sb = NULL;
+	int r = 0;
 
 	rq->events = NULL;
 	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
-	else if (create_read_key(rq, &key, &err) >= 0 && template_apply(c, rq, &spec, &err) >= 0 &&
-		 pool_check_max(c, &spec, &err) >= 0 &&
-		 admit_and_create(c, &rq->actor.tenant, &spec, &key, NULL, &sb, &err) >= 0 &&
-		 sb->life.state == SB_PENDING && !sb->create.slot) {
-		sb->create.slot = &w->slot;
-		create_reply(sb, rq);
-		return;
-	}
-	create_queue_leave(&c->creates->queue, &w->slot);
-	free(w);
-	if (sb)
-		create_reply(sb, rq);
+		r = cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
+	if (r >= 0)
+		r = create_read_key(rq, &key, &err);
+	if (r < 0)
+		create_turn_leave(turn);
 	else
+		r = create_at_turn(c, &rq->actor, rq->body, &key, &rq->arena, turn, &sb, &err);
+	if (r < 0)
 		request_fail(rq, &err);
+	else
+		create_reply(sb, rq);
 }
 
-static void creates_run_queue(struct cayd *c)
+static void on_create_expired(void *arg, const struct cay_err *err)
 {
-	struct create_slot *t;
+	struct request *rq = arg;
 
-	while ((t = create_queue_start_next(&c->creates->queue, clk_boot_ns(c->clk))))
-		create_start((struct create_request *)(void *)t);
+	rq->events = NULL;
+	create_fail(rq, err);
+}
+
+void creates_run_queue(struct cayd *c)
+{
+	struct create_slot *slot;
+
+	while ((slot = create_queue_start_next(&c->creates->queue, clk_boot_ns(c->clk)))) {
+		struct create_turn *t = (struct create_turn *)(void *)slot;
+
+		t->events->start(t->arg, t);
+	}
 }
 
 static void on_create_queue_timer(uv_timer_t *t)
@@ -118,92 +167,90 @@ static void creates_schedule_queue(struct cayd *c)
 
 static void on_create_client_gone(struct request *rq)
 {
-	struct create_request *w = rq->data;
-
-	create_queue_leave(&w->cayd->creates->queue, &w->slot);
-	free(w);
+	create_turn_leave(rq->data);
 }
 
 /* Pull the missing image if that is allowed and the sandbox would be admitted then: a tenant
  * that cannot have a sandbox gets no image either.  Otherwise the request fails with err. */
 static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *image,
-				const struct cay_err *err)
+				const struct cay_err *err, create_again_fn *again)
 {
 	struct sandbox_create spec;
 	struct cay_err full = {};
 
 	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
 		request_fail(rq, err);
-	else if (template_apply(c, rq, &spec, &full) < 0 ||
+	else if (template_apply(c, &rq->actor, rq->body, &rq->arena, &spec, &full) < 0 ||
 		 admit_check(c, &rq->actor.tenant, &spec, pool_find_warm(c, &spec), &full) < 0)
 		request_fail(rq, &full);
 	else
-		pull_start_for_create(c, rq, image, op_sandbox_create);
+		pull_start_for_create(c, rq, image, again);
 }
 
-/* *ret is the sandbox that an earlier request with this key or name has created. */
-static int create_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-			const struct idempotency_key *key, struct sandbox **ret,
-			struct cay_err *err)
+int create_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		 const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
 {
 	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
 
 	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_find_warm(c, spec), err);
 }
 
+bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency_key *key,
+		    create_again_fn *again, struct sandbox_create *spec, struct sandbox **ret)
+{
+	struct cay_err err = {};
+
+	*spec = (struct sandbox_create){};
+	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
+	    create_check(c, &rq->actor.tenant, spec, key, ret, &err) < 0) {
+		create_pull_or_fail(c, rq, spec->image, &err, again);
+		return false;
+	}
+	if (!*ret && package_layer_is_needed(spec)) {
+		package_layer_request(c, rq, spec, again);
+		return false;
+	}
+	return true;
+}
+
+int create_claim(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		 const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
+{
+	if (!tenant_take_create(c, tenant))
+		return cay_fail(err, CAY_E_RATE, "this tenant creates too many sandboxes a second");
+	return pool_claim_sandbox(c, tenant, spec, key, ret, err);
+}
+
 void op_sandbox_create(struct cayd *c, struct request *rq)
 {
+	static const struct create_turn_events turn_events = { on_create_turn, on_create_expired };
 	static const struct request_events events = { .gone = on_create_client_gone };
-	struct sandbox_create spec = {};
+	struct sandbox_create spec, *body = rq->body;
+	const struct id *tenant = &rq->actor.tenant;
 	struct cay_err err = {};
 	struct idempotency_key key;
-	struct sandbox_create *body = rq->body;
-	struct create_request *w;
-	struct sandbox *sb;
+	struct create_turn *turn = NULL;
+	struct sandbox *sb = NULL;
+	int r;
 
 	if (!request_bind_group(rq, &body->group))
 		return;
-	if (create_read_key(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
-	    create_check(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
-		create_pull_or_fail(c, rq, spec.image, &err);
+	r = create_read_key(rq, &key, &err);
+	if (r >= 0 && !create_prepare(c, rq, &key, op_sandbox_create, &spec, &sb))
 		return;
-	}
-	if (!sb && !package_layer_is_needed(&spec) && !tenant_take_create(c, &rq->actor.tenant)) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "this tenant creates too many sandboxes a second");
-		return;
-	}
-	/* warm sandboxes have no packages of a request */
-	if (!sb && !package_layer_is_needed(&spec) &&
-	    pool_claim_sandbox(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_fail(rq, &err);
-		return;
-	}
-	if (sb) {
+	if (r >= 0 && !sb)
+		r = create_claim(c, tenant, &spec, &key, &sb, &err);
+	if (r >= 0 && !sb)
+		r = create_turn_enter(c, tenant, &turn_events, rq, &turn, &err);
+	if (r < 0) {
+		create_fail(rq, &err);
+	} else if (sb) {
 		create_reply(sb, rq);
-		return;
+	} else {
+		rq->data = turn;
+		rq->events = &events;
+		creates_run_queue(c);
 	}
-	if (package_layer_is_needed(&spec)) {
-		package_layer_request(c, rq, &spec, op_sandbox_create);
-		return;
-	}
-	w = calloc(1, sizeof(*w));
-	if (!w) {
-		request_no_memory(rq);
-		return;
-	}
-	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
-				clk_boot_ns(c->clk))) {
-		free(w);
-		create_refuse_overloaded(rq, "too many creates are waiting; try again");
-		return;
-	}
-	w->cayd = c;
-	w->rq = rq;
-	rq->data = w;
-	rq->events = &events;
-	creates_run_queue(c);
 }
 
 void create_slot_release(struct sandbox *sb)
@@ -232,12 +279,12 @@ void creates_expire_waiting(struct cayd *c, uint64_t now)
 		c->creates->stale_until_ns = now + DOUBT_NS;
 	c->creates->swept_ns = now;
 	while ((t = create_queue_pop_expired(&c->creates->queue, now))) {
-		struct create_request *w = (struct create_request *)(void *)t;
-		struct request *rq = w->rq;
+		struct create_turn turn = *(struct create_turn *)(void *)t;
+		struct cay_err err = {};
 
-		free(w);
-		rq->events = NULL;
-		create_refuse_overloaded(rq, "the create waited too long; try again");
+		free(t);
+		(void)cay_fail(&err, CAY_E_OVERLOADED, "the create waited too long; try again");
+		turn.events->expire(turn.arg, &err);
 	}
 }
 

@@ -10,6 +10,49 @@
  */
 #include "cayd/sandbox/sandbox.h"
 
+struct actor;
+struct arena;
+struct create_turn;
+
+struct create_turn_events {
+	/* Create now: hand the turn to create_at_turn(), or leave. */
+	void (*start)(void *arg, struct create_turn *turn);
+	/* It waited too long and has left the queue. */
+	void (*expire)(void *arg, const struct cay_err *err);
+};
+
+typedef void create_again_fn(struct cayd *c, struct request *rq);
+
+/* create.c, for batch.c: the steps of a create. */
+[[nodiscard]] int create_read_key(const struct request *rq, struct idempotency_key *ret,
+				  struct cay_err *err);
+/* Merge the request with its template and have what it needs: its image and packages.  *ret is
+ * the sandbox that an earlier request with this key or name has created.  False: the request was
+ * answered, or `again` is called once the rest is there. */
+[[nodiscard]] bool create_prepare(struct cayd *c, struct request *rq,
+				  const struct idempotency_key *key, create_again_fn *again,
+				  struct sandbox_create *spec, struct sandbox **ret);
+/* The same without a request that waits. */
+[[nodiscard]] int create_check(struct cayd *c, const struct id *tenant,
+			       const struct sandbox_create *spec, const struct idempotency_key *key,
+			       struct sandbox **ret, struct cay_err *err);
+/* Count it against the tenant's rate, and take a warm sandbox; *ret stays NULL without one. */
+[[nodiscard]] int create_claim(struct cayd *c, const struct id *tenant,
+			       const struct sandbox_create *spec, const struct idempotency_key *key,
+			       struct sandbox **ret, struct cay_err *err);
+/* Wait for a turn in the queue; creates_run_queue() starts it, perhaps at once. */
+[[nodiscard]] int create_turn_enter(struct cayd *c, const struct id *tenant,
+				    const struct create_turn_events *events, void *arg,
+				    struct create_turn **ret, struct cay_err *err);
+void create_turn_leave(struct create_turn *t);
+void creates_run_queue(struct cayd *c);
+/* Takes the turn, also on failure. */
+[[nodiscard]] int create_at_turn(struct cayd *c, const struct actor *actor,
+				 const struct sandbox_create *asked,
+				 const struct idempotency_key *key, struct arena *arena,
+				 struct create_turn *turn, struct sandbox **ret,
+				 struct cay_err *err);
+
 [[nodiscard]] int creates_open(struct cayd *c, struct cay_err *err);
 /* Observer: once the sandbox is not pending any more, the next create can start. */
 void create_slot_release(struct sandbox *sb);

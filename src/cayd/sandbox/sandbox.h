@@ -154,6 +154,15 @@ struct sandbox *sandbox_next_of_name(const struct sandbox *sb);
 				  struct sandbox **ret, struct cay_err *err);
 /* Reply with the sandbox once it has reached the condition. */
 void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
+/* Call done once it has, which the caller may cancel before.  1: it has now, and done is not
+ * called. The reply then is the sandbox, or the failure of what was waited for (its code may be
+ * CAY_OK). */
+struct sandbox_waiter;
+typedef void sandbox_wait_fn(void *arg, struct sandbox *sb);
+[[nodiscard]] int sandbox_wait(struct sandbox *sb, enum sandbox_wait until, sandbox_wait_fn *done,
+			       void *arg, struct sandbox_waiter **ret);
+void sandbox_wait_cancel(struct sandbox_waiter *w);
+const struct cay_err *sandbox_wait_failure(const struct sandbox *sb, enum sandbox_wait until);
 /* Reply with a finished page, which is freed; `unsaved`: only once the journal has what it shows.
  */
 struct list_page;

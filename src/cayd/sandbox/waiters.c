@@ -5,11 +5,14 @@
 #include "cayd/core/list.h"
 #include "cayd/sandbox/sandbox.h"
 
+/* A request to answer, or a function to call. */
 struct sandbox_waiter {
 	struct sandbox_waiter *next;
 	struct request *rq;
 	struct sandbox *sandbox;
 	enum sandbox_wait until;
+	sandbox_wait_fn *done;
+	void *arg;
 };
 
 void sandbox_resolve_name(struct cayd *c, struct request *rq)
@@ -115,16 +118,24 @@ static bool sandbox_is_as_requested(const struct sandbox *sb, const struct reque
 	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && sb->life.state != SB_RUNNING);
 }
 
+const struct cay_err *sandbox_wait_failure(const struct sandbox *sb, enum sandbox_wait until)
+{
+	static const struct cay_err none = {};
+
+	if (until == WAIT_STARTED && sb->failure.code)
+		return &sb->failure;
+	return until == WAIT_ENDED ? &none : &sb->save_error;
+}
+
 static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
 	auto_buf body = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&body);
 
 	(void)sandbox_describe(sb);
-	if (until == WAIT_STARTED && sb->failure.code)
-		request_fail(rq, &sb->failure);
-	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
-		request_fail(rq, &sb->save_error);
+	if (sandbox_wait_failure(sb, until)->code &&
+	    (until == WAIT_STARTED || rq->match.op != &ops[OP_SANDBOX_GET]))
+		request_fail(rq, sandbox_wait_failure(sb, until));
 	else if (until == WAIT_ENDING && !life_is_finished(&sb->life))
 		request_refuse(rq, CAY_E_UNAVAILABLE,
 			       "cay-keeper is not running; the sandbox is removed as soon as it "
@@ -153,7 +164,8 @@ static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sand
 void sandbox_audit_waiters_early(struct sandbox *sb)
 {
 	for (struct sandbox_waiter *w = sb->waiters; w; w = w->next)
-		waiter_audit_early(sb, w->rq, w->until);
+		if (w->rq)
+			waiter_audit_early(sb, w->rq, w->until);
 }
 
 void sandbox_notify_waiters(struct sandbox *sb)
@@ -172,13 +184,17 @@ void sandbox_notify_waiters(struct sandbox *sb)
 		w->next = NULL;
 		*last = w;
 		last = &w->next;
-		w->rq->events = NULL;
+		if (w->rq)
+			w->rq->events = NULL;
 	}
 	while (come) {
 		struct sandbox_waiter *w = come;
 
 		come = w->next;
-		sandbox_reply_now(sb, w->rq, w->until);
+		if (w->done)
+			w->done(w->arg, sb);
+		else
+			sandbox_reply_now(sb, w->rq, w->until);
 		free(w);
 	}
 }
@@ -213,11 +229,32 @@ void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wai
 		request_no_memory(rq);
 		return;
 	}
-	*w = (struct sandbox_waiter){ sb->waiters, rq, sb, until };
+	*w = (struct sandbox_waiter){ sb->waiters, rq, sb, until, NULL, NULL };
 	sb->waiters = w;
 	rq->data = w;
 	rq->events = &events;
 	waiter_audit_early(sb, rq, until);
+}
+
+int sandbox_wait(struct sandbox *sb, enum sandbox_wait until, sandbox_wait_fn *done, void *arg,
+		 struct sandbox_waiter **ret)
+{
+	struct sandbox_waiter *w;
+
+	if (sandbox_has_reached_durably(sb, until))
+		return 1;
+	w = malloc(sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	*w = (struct sandbox_waiter){ sb->waiters, NULL, sb, until, done, arg };
+	sb->waiters = *ret = w;
+	return 0;
+}
+
+void sandbox_wait_cancel(struct sandbox_waiter *w)
+{
+	LIST_UNLINK(w->sandbox->waiters, w, next);
+	free(w);
 }
 
 /* A list as of the request, sent once all of it is durable. */

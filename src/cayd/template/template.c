@@ -188,15 +188,15 @@ static void template_drop_overridden(const struct sandbox_create *asked, struct 
 	}
 }
 
-int template_apply(const struct cayd *c, struct request *rq, struct sandbox_create *ret,
-		   struct cay_err *err)
+int template_apply(const struct cayd *c, const struct actor *actor,
+		   const struct sandbox_create *asked, struct arena *arena,
+		   struct sandbox_create *ret, struct cay_err *err)
 {
-	const struct sandbox_create *asked = rq->body;
 	const struct image *row = asked->image ? image_find(c->images, asked->image) : NULL;
 	const struct template *t;
 
 	*ret = *asked;
-	if (row && image_is_hidden(row, &rq->actor))
+	if (row && image_is_hidden(row, actor))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      asked->image);
 	if (asked->template && asked->image)
@@ -216,7 +216,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 					      asked->template, t->info.error ? t->info.error : "");
 		if (!ret->layered)
 			ret->layer = t->info.layer;
-		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, &rq->arena) < 0)
+		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, arena) < 0)
 			return cay_no_memory(err);
 	}
 	template_drop_overridden(asked, ret);
@@ -226,7 +226,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
 				      "more than %d together with the template's",
 				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
-	if (quota_bound_create(c, &rq->actor.tenant, ret, err) < 0)
+	if (quota_bound_create(c, &actor->tenant, ret, err) < 0)
 		return -EINVAL;
 	ret->limits.given = 0; /* all of them are set from now on */
 	if (!ret->has_ttl) {

@@ -32,7 +32,8 @@ struct image;
 bool templates_use_image(const struct cayd *c, const struct image *image);
 /* The request of a create merged with its template. Texts belong to either and are valid until the
  * loop's next turn. */
-[[nodiscard]] int template_apply(const struct cayd *c, struct request *rq,
+[[nodiscard]] int template_apply(const struct cayd *c, const struct actor *actor,
+				 const struct sandbox_create *asked, struct arena *arena,
 				 struct sandbox_create *ret, struct cay_err *err);
 
 /* template.c, for template-build.c: check the defaults. */

@@ -7,6 +7,7 @@
 
 struct create_args {
 	struct sandbox_create_args make;
+	uint64_t count;
 	bool no_wait;
 };
 
@@ -14,6 +15,7 @@ struct create_args {
 #define LIFE_MIN_MS 1000
 #define LIFE_MAX_MS UINT64_C(31622400000)
 #define KEY_MAX 64
+#define COUNT_MAX 1000
 
 const struct opt opts_create[24] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
@@ -81,6 +83,8 @@ static const struct opt rows[] = {
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.r),
 	  .arg = "NAME=VERSION", .help = "The same for R" },
+	{ "count", 0, OPT_U64, offsetof(struct create_args, count), 1, COUNT_MAX, .arg = "N",
+	  .help = "Create N sandboxes alike; print each id as soon as the sandbox runs" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
 	  .help = "Print the id once the request is accepted, before it runs" },
 };
@@ -204,11 +208,22 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 	return v ? 0 : cay_no_memory(err);
 }
 
+static int cmd_create_check_key(const char *key, struct cay_err *err)
+{
+	if (!key || cmd_create_key_is_valid(key))
+		return 0;
+	return cay_fail(err, CAY_E_INVALID,
+			"--key: expected 1 to %d printable ASCII characters without spaces",
+			KEY_MAX);
+}
+
 int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
 			      struct sandbox_create *request, struct cay_err *err)
 {
-	int r = cmd_create_fill_services(c, &a->services, request, err);
+	int r = cmd_create_check_key(a->idempotency_key, err);
 
+	if (r >= 0)
+		r = cmd_create_fill_services(c, &a->services, request, err);
 	request->has_ttl = request->ttl_ms > 0;
 	request->has_idle = request->idle_ms > 0;
 	request->has_lease = request->lease_ms > 0;
@@ -228,13 +243,8 @@ int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 	struct api_call call = { .op = OP_SANDBOX_CREATE,
 				 .request = &request,
 				 .idempotency_key = a->idempotency_key };
-	int r;
+	int r = create_request_apply_args(c, a, &request, err);
 
-	if (a->idempotency_key && !cmd_create_key_is_valid(a->idempotency_key))
-		return cay_fail(err, CAY_E_INVALID,
-				"--key: expected 1 to %d printable ASCII characters without spaces",
-				KEY_MAX);
-	r = create_request_apply_args(c, a, &request, err);
 	return r < 0 ? r : pull_progress_call(&c->api, &call, request.image, ret, err);
 }
 
@@ -267,6 +277,8 @@ static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_e
 	    !make.create.image_entrypoint)
 		return cay_fail(err, CAY_E_INVALID,
 				"create: --on-exit needs '--' followed by a command");
+	if (a->count)
+		return create_many_send(c, &make, a->count, err);
 	r = create_request_send(c, &make, &made, err);
 	if (r >= 0)
 		r = reply_print(c, OP_SANDBOX_CREATE, &made, "id", err);

@@ -152,6 +152,10 @@ void service_put_set_defaults(void *put); /* a struct service_put, or one that b
 [[nodiscard]] int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 				      struct sandbox_info *ret, struct cay_err *err);
 
+/* The same for this many; each outcome is printed as it comes.  Returns 1 if one of them failed. */
+[[nodiscard]] int create_many_send(struct cli *c, const struct sandbox_create_args *a,
+				   uint64_t count, struct cay_err *err);
+
 /* Print a struct as one line of JSON. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
 /* End the JSON that w has written to out, and print it. */

@@ -212,26 +212,30 @@ static const char *error_body_hint(enum cay_code code, const struct cay_err *err
 	return err->hint[0] && !secret ? err->hint : cay_error_row(code)->hint;
 }
 
-void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
-		      struct jw *w)
+struct error_object error_object_from(const struct cay_err *err, const char *request_id)
 {
 	/* a handler that failed without saying how is a bug, not a success */
 	enum cay_code code = err->code == CAY_OK ? CAY_E_INTERNAL : err->code;
 	const struct cay_error_row *row = cay_error_row(code);
-	struct error_body body = {
-		.error = {
-			.code = (unsigned)code - 1,
-			.message = error_body_message(code, err),
-			.hint = error_body_hint(code, err),
-			.field = err->field[0] ? err->field : NULL,
-			.request_id = request_id,
-			.blame = err->code == CAY_OK ? row->blame : cay_err_blame(err),
-			.has_blame = true,
-			.retryable = row->retryable,
-			.details = { .node = node },
-			.has_details = node != NULL,
-		},
-	};
 
+	return (struct error_object){
+		.code = (unsigned)code - 1,
+		.message = error_body_message(code, err),
+		.hint = error_body_hint(code, err),
+		.field = err->field[0] ? err->field : NULL,
+		.request_id = request_id,
+		.blame = err->code == CAY_OK ? row->blame : cay_err_blame(err),
+		.has_blame = true,
+		.retryable = row->retryable,
+	};
+}
+
+void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
+		      struct jw *w)
+{
+	struct error_body body = { error_object_from(err, request_id) };
+
+	body.error.details.node = node;
+	body.error.has_details = node != NULL;
 	field_encode(&error_body_table, NULL, &body, w);
 }

@@ -15,6 +15,7 @@ enum op_where { WHERE_CONTROL, WHERE_INSIDE, WHERE_NUM };
 enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
 /* SOON: JSON; with 202 when it is accepted and is yet to be done.  FRAMES: JSON when waited for,
  * frames or SSE when the client accepts them.  EVENTS: JSON, or SSE when the client accepts it.
+ * STREAM: SSE, each event with one response as its data.
  * RAW: bytes, or those when the client accepts them.  BYTES: bytes and nothing else; with 206 those
  * a Range asked for.  TREE: a tar, or a tar.gz.  DOC: a JSON document without a schema of its own.
  * TEXT: plain text.  PAGE: HTML.  SOCKET: a WebSocket, or another protocol that was asked for. */
@@ -24,6 +25,7 @@ enum op_reply {
 	REPLY_RAW,
 	REPLY_FRAMES,
 	REPLY_EVENTS,
+	REPLY_STREAM,
 	REPLY_DOC,
 	REPLY_TEXT,
 	REPLY_SOCKET,
@@ -131,6 +133,7 @@ const char *op_scope_name(enum op_scope s);
 
 /* The body of a failed request.  node is where the sandbox moved to, or NULL.  What an internal
  * failure says, and why a credential was refused, is for the log and not for the client. */
+struct error_object error_object_from(const struct cay_err *err, const char *request_id);
 void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
 		      struct jw *w);
 /* What has happened when a code is told, for people; see causes.def. */

@@ -164,6 +164,8 @@ static void openapi_write_success(struct jw *w, const struct op *op, int status,
 		openapi_write_media(w, "application/x-tar", NULL);
 	else if (op->reply == REPLY_TEXT)
 		openapi_write_media(w, "text/plain", NULL);
+	else if (op->reply == REPLY_STREAM)
+		openapi_write_media(w, "text/event-stream", NULL); /* no schema can say it */
 	else if (op->reply == REPLY_PAGE)
 		openapi_write_media(w, "text/html", NULL);
 	else

@@ -644,6 +644,19 @@ struct error_body {
 	struct error_object error;
 };
 
+struct sandbox_create_many {
+	struct sandbox_create sandbox; /* first: handlers of a create read the body as one */
+	uint64_t count;
+};
+
+/* Of one of them. */
+struct sandbox_outcome {
+	uint64_t index;
+	struct sandbox_info sandbox;
+	struct error_object error;
+	bool has_sandbox, has_error;
+};
+
 #define CAY_SCHEMA(s) extern const struct field_table s##_table;
 #include "ops/schemas.list.def"
 #undef CAY_SCHEMA

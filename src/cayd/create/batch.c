@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch - many creates of one request, each with its own outcome
+ *
+ * Children are created like single sandboxes, at most BATCH_RUNNING at once, and take turns with
+ * those of other tenants in the queue of creates.  A child that is refused because the node or
+ * the tenant's rate is busy is tried again here, as a client would have to.  The outcome of a child is sent when the journal
+ * has it.  A client that leaves stops what has not begun.
+ */
+#include <stdio.h>
+
+#include "cayd/core/handlers.h"
+#include "cayd/core/hooks.h"
+#include "cayd/core/list.h"
+#include "cayd/create/create.h"
+#include "cayd/template/pool.h"
+#include "cayd/template/template.h"
+#include "cayd/tenant/admit.h"
+
+#define BATCH_RUNNING 16
+#define PAUSE_MS 100
+#define PAUSES_MAX 600 /* in a row, before a child's refusal is its outcome */
+#define EVENT_MAX KIB(128)
+#define KEY_SUFFIX_MAX 5 /* ".999" */
+
+struct batch {
+	struct cayd *cayd;
+	struct request *rq;
+	struct batch_child *children; /* under way */
+	unsigned running, pauses;
+	uint64_t next, count; /* the next to start; all */
+	bool full;            /* the client does not read; drain continues */
+	uv_timer_t timer;
+};
+
+struct batch_child {
+	struct batch_child *next;
+	struct batch *batch;
+	uint64_t index;
+	char key_text[IDEMPOTENCY_KEY_MAX + 1];
+	struct idempotency_key key;
+	struct create_turn *turn;      /* while it waits for its turn */
+	struct sandbox_waiter *waiter; /* while its sandbox starts */
+};
+
+static void on_batch_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void batch_run(struct batch *b);
+
+static void on_batch_timer(uv_timer_t *t)
+{
+	batch_run(t->data);
+}
+
+/* From a timer: a child may have its outcome at once, and so may the next. */
+static void batch_schedule(struct batch *b, uint64_t ms)
+{
+	(void)uv_timer_start(&b->timer, on_batch_timer, ms, 0);
+}
+
+static void batch_child_free(struct batch_child *k)
+{
+	LIST_UNLINK(k->batch->children, k, next);
+	k->batch->running--;
+	free(k);
+}
+
+static void batch_end(struct batch *b)
+{
+	while (b->children) {
+		struct batch_child *k = b->children;
+
+		if (k->turn)
+			create_turn_leave(k->turn);
+		if (k->waiter)
+			sandbox_wait_cancel(k->waiter);
+		batch_child_free(k);
+	}
+	uv_close((uv_handle_t *)&b->timer, on_batch_closed);
+}
+
+static void batch_send(struct batch *b, const struct sandbox_outcome *outcome)
+{
+	auto_buf line = BUF_INIT(EVENT_MAX);
+	struct jw w = jw_to(&line);
+	int r = buf_puts(&line, "data: ");
+
+	if (r >= 0) {
+		field_encode(&sandbox_outcome_table, NULL, outcome, &w);
+		r = jw_finish(&w);
+	}
+	if (r >= 0)
+		r = buf_puts(&line, "\n\n");
+	if (r >= 0) {
+		b->full = request_write_stream(b->rq, line.data, line.len);
+		return;
+	}
+	/* without this outcome the reply would not be whole */
+	request_abort(cay_take(b->rq));
+}
+
+/* Frees the child. */
+static void batch_child_finish(struct batch_child *k, struct sandbox *sb, const struct cay_err *err)
+{
+	struct batch *b = k->batch;
+	struct sandbox_outcome outcome = { .index = k->index };
+
+	if (err->code) {
+		outcome.has_error = true;
+		outcome.error = error_object_from(err, b->rq->id);
+	} else {
+		outcome.has_sandbox = true;
+		outcome.sandbox = *sandbox_describe(sb);
+		b->rq->target = sb->info.id;
+		b->cayd->hooks->one_of_many_created(b->cayd, b->rq);
+	}
+	batch_child_free(k);
+	batch_send(b, &outcome);
+	if (b->rq)
+		batch_schedule(b, 0);
+	else
+		batch_end(b);
+}
+
+static void on_batch_child_ready(void *arg, struct sandbox *sb)
+{
+	struct batch_child *k = arg;
+	const struct sandbox_create *asked = k->batch->rq->body;
+
+	k->waiter = NULL;
+	batch_child_finish(k, sb,
+			   sandbox_wait_failure(sb, asked->wait ? WAIT_STARTED : WAIT_SAVED));
+}
+
+static void batch_child_wait(struct batch_child *k, struct sandbox *sb)
+{
+	const struct actor *actor = &k->batch->rq->actor;
+	const struct sandbox_create *asked = k->batch->rq->body;
+	struct cay_err err = {};
+	int r;
+
+	if (!actor_has_group(actor, sb->info.group)) {
+		(void)cay_fail(&err, CAY_E_CONFLICT,
+			       "another group of the tenant uses this Idempotency-Key");
+		batch_child_finish(k, NULL, &err);
+		return;
+	}
+	r = sandbox_wait(sb, asked->wait ? WAIT_STARTED : WAIT_SAVED, on_batch_child_ready, k,
+			 &k->waiter);
+	if (r > 0)
+		on_batch_child_ready(k, sb);
+	else if (r < 0) {
+		(void)cay_no_memory(&err);
+		batch_child_finish(k, NULL, &err);
+	}
+}
+
+static void on_batch_child_turn(void *arg, struct create_turn *turn)
+{
+	auto_arena arena = ARENA_INIT(SERVER_POOL_MAX);
+	struct batch_child *k = arg;
+	struct request *rq = k->batch->rq;
+	struct cay_err err = {};
+	struct sandbox *sb = NULL;
+
+	k->turn = NULL;
+	if (create_at_turn(k->batch->cayd, &rq->actor, rq->body, &k->key, &arena, turn, &sb, &err) <
+	    0)
+		batch_child_finish(k, NULL, &err);
+	else
+		batch_child_wait(k, sb);
+}
+
+static void on_batch_child_expired(void *arg, const struct cay_err *err)
+{
+	struct batch_child *k = arg;
+
+	k->turn = NULL;
+	batch_child_finish(k, NULL, err);
+}
+
+/* The child's sandbox if there is one already, else a turn in the queue. */
+static int batch_child_begin(struct batch_child *k, struct sandbox **ret, struct cay_err *err)
+{
+	static const struct create_turn_events events = { on_batch_child_turn,
+							  on_batch_child_expired };
+	auto_arena arena = ARENA_INIT(SERVER_POOL_MAX);
+	struct request *rq = k->batch->rq;
+	struct cayd *c = k->batch->cayd;
+	struct sandbox_create spec;
+	int r = template_apply(c, &rq->actor, rq->body, &arena, &spec, err);
+
+	if (r >= 0)
+		r = create_check(c, &rq->actor.tenant, &spec, &k->key, ret, err);
+	if (r >= 0 && !*ret)
+		r = create_claim(c, &rq->actor.tenant, &spec, &k->key, ret, err);
+	return r < 0 || *ret ? r
+			     : create_turn_enter(c, &rq->actor.tenant, &events, k, &k->turn, err);
+}
+
+static bool batch_must_pause(struct batch *b, const struct cay_err *err)
+{
+	bool busy = err->code == CAY_E_RATE || err->code == CAY_E_OVERLOADED;
+
+	b->pauses = busy ? b->pauses + 1 : 0;
+	return busy && b->pauses <= PAUSES_MAX;
+}
+
+static struct batch_child *batch_child_create(struct batch *b)
+{
+	struct batch_child *k = calloc(1, sizeof(*k));
+	struct cay_err err = {};
+	int n;
+
+	if (!k)
+		return NULL;
+	k->batch = b;
+	k->index = b->next++;
+	if (create_read_key(b->rq, &k->key, &err) >= 0 && k->key.key.n) {
+		n = snprintf(k->key_text, sizeof(k->key_text), "%.*s.%llu", (int)k->key.key.n,
+			     k->key.key.p, (unsigned long long)k->index);
+		k->key.key = (struct slice){ k->key_text, n > 0 ? (size_t)n : 0 };
+	}
+	k->next = b->children;
+	b->children = k;
+	b->running++;
+	return k;
+}
+
+/* False: nothing more can start now. */
+static bool batch_start_child(struct batch *b)
+{
+	struct batch_child *k = batch_child_create(b);
+	struct sandbox *sb = NULL;
+	struct cay_err err = {};
+
+	if (!k) {
+		batch_schedule(b, PAUSE_MS);
+		return false;
+	}
+	if (batch_child_begin(k, &sb, &err) < 0 && batch_must_pause(b, &err)) {
+		b->next = k->index;
+		batch_child_free(k);
+		batch_schedule(b, PAUSE_MS);
+		return false;
+	}
+	if (err.code)
+		batch_child_finish(k, NULL, &err);
+	else if (sb)
+		batch_child_wait(k, sb);
+	else
+		creates_run_queue(b->cayd);
+	return true;
+}
+
+static void batch_run(struct batch *b)
+{
+	for (unsigned i = 0; i < BATCH_RUNNING && b->rq && !b->full; i++)
+		if (b->running == BATCH_RUNNING || b->next == b->count || !batch_start_child(b))
+			break;
+	if (b->rq && !b->running && b->next == b->count) {
+		b->rq->events = NULL;
+		request_end_stream(cay_take(b->rq));
+		batch_end(b);
+	}
+}
+
+static void on_batch_client_gone(struct request *rq)
+{
+	struct batch *b = rq->data;
+
+	b->rq = NULL;
+	batch_end(b);
+}
+
+static void on_batch_drain(struct request *rq)
+{
+	struct batch *b = rq->data;
+
+	b->full = false;
+	batch_schedule(b, 0);
+}
+
+static int batch_check(const struct request *rq, struct idempotency_key *key, struct cay_err *err)
+{
+	const struct sandbox_create *asked = rq->body;
+
+	if (asked->name)
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox.name",
+				      "a name belongs to one sandbox; use labels");
+	if (create_read_key(rq, key, err) < 0)
+		return -EINVAL;
+	if (key->key.n > IDEMPOTENCY_KEY_MAX - KEY_SUFFIX_MAX)
+		return cay_fail(err, CAY_E_INVALID, "Idempotency-Key has 1 to %d characters here",
+				IDEMPOTENCY_KEY_MAX - KEY_SUFFIX_MAX);
+	key->key = (struct slice){}; /* the children's are looked up one by one */
+	return 0;
+}
+
+void op_sandbox_create_many(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .drain = on_batch_drain,
+						      .gone = on_batch_client_gone };
+	struct sandbox_create_many *body = rq->body;
+	struct idempotency_key none;
+	struct sandbox_create spec;
+	struct sandbox *sb = NULL;
+	struct cay_err err = {};
+	struct batch *b;
+
+	if (!request_bind_group(rq, &body->sandbox.group))
+		return;
+	if (batch_check(rq, &none, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	if (!create_prepare(c, rq, &none, op_sandbox_create_many, &spec, &sb))
+		return;
+	b = calloc(1, sizeof(*b));
+	if (!b) {
+		request_no_memory(rq);
+		return;
+	}
+	*b = (struct batch){ .cayd = c, .rq = rq, .count = body->count };
+	(void)uv_timer_init(&c->loop, &b->timer);
+	b->timer.data = b;
+	rq->data = b;
+	rq->events = &events;
+	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+	batch_schedule(b, 0);
+}
