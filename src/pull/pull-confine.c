@@ -119,7 +119,7 @@ static int pull_landlock_allow(int rules, int fd, uint64_t rights)
 		       : 0;
 }
 
-/* What is absent needs no rule. */
+/* A directory that is absent needs no rule. */
 static int pull_landlock_allow_path(int rules, const char *path, uint64_t rights)
 {
 	auto_close int fd = open(path, O_PATH | O_CLOEXEC);

@@ -41,7 +41,7 @@ struct cayd_hooks {
 	/* Whether a sandbox may get these limits instead of those it has. */
 	int (*limits_check)(struct cayd *c, const struct sandbox *sb, const struct limits *now,
 			    struct cay_err *err);
-	/* The tenant is gone from the journal: remove what is stored for it. */
+	/* The tenant is gone from the journal: remove its files. */
 	void (*tenant_deleted)(struct cayd *c, const struct id *tenant);
 	/* The node holds a sandbox, or lets it go on. */
 	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);

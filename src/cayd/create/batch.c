@@ -3,9 +3,9 @@
  * batch - many creates of one request, each with its own outcome
  *
  * Children are created like single sandboxes, at most BATCH_RUNNING at once, and take turns with
- * those of other tenants in the queue of creates.  A child that is refused because the node or
- * the tenant's rate is busy is tried again here, as a client would have to.  The outcome of a child is sent when the journal
- * has it.  A client that leaves stops what has not begun.
+ * those of other tenants in the queue of creates.  While the node is busy, or the tenant's rate is
+ * used up, the batch waits and tries again, as a client would have to.  An outcome is sent when the
+ * journal has it.  If the client leaves, no further child starts.
  */
 #include <stdio.h>
 

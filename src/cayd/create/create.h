@@ -26,7 +26,7 @@ typedef void create_again_fn(struct cayd *c, struct request *rq);
 /* create.c, for batch.c: the steps of a create. */
 [[nodiscard]] int create_read_key(const struct request *rq, struct idempotency_key *ret,
 				  struct cay_err *err);
-/* Merge the request with its template and have what it needs: its image and packages.  *ret is
+/* Merge the request with its template and have its image and packages.  *ret is
  * the sandbox that an earlier request with this key or name has created.  False: the request was
  * answered, or `again` is called once the rest is there. */
 [[nodiscard]] bool create_prepare(struct cayd *c, struct request *rq,

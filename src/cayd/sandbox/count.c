@@ -84,7 +84,7 @@ static void sandbox_counts_decrement(struct sandbox_counts *t, enum count_kind k
 		c->groups--;
 }
 
-/* Replace what it is counted with in the sums of its tenant and of the node. */
+/* Replace its counted grant in the sums of its tenant and of the node. */
 static void sandbox_counts_set_grant(struct sandbox_counts *t, struct sandbox *sb,
 				     const struct grant *to)
 {

@@ -62,8 +62,8 @@ struct sandbox {
 		bool under_way, ended;
 	} entrypoint_poll;
 	struct {
-		unsigned kinds;       /* what it is counted as, a bit for each enum count_kind */
-		struct grant granted; /* what it is counted with */
+		unsigned kinds;       /* its counts, a bit for each enum count_kind */
+		struct grant granted; /* its part of the sums */
 	} count;
 	struct {
 		bool disk_query_pending;

@@ -40,7 +40,7 @@ struct api_call {
 /* Connect and queue the request; the caller sends a raw body. */
 [[nodiscard]] int api_call_open(struct api *a, const struct api_call *c, struct http_client *h,
 				struct cay_err *err);
-/* Send what is queued and wait for the reply's head. */
+/* Send the queued bytes and wait for the reply's head. */
 [[nodiscard]] int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h,
 					struct cay_err *err);
 /* Receive the rest of a reply.  An error object becomes err and a->hint; a success is

@@ -42,7 +42,7 @@ static int transfer_fail_wait(const struct transfer *c, int r, struct cay_err *e
 			    ops[c->op].name);
 }
 
-/* Send what is queued; -ECANCELED when the daemon has replied or reads no more. */
+/* Send the queued bytes; -ECANCELED when the daemon has replied or reads no more. */
 static int transfer_flush(struct transfer *c, struct cay_err *err)
 {
 	struct http_client *h = &c->h;
