@@ -19,7 +19,7 @@
 
 #define BATCH_RUNNING 16
 #define PAUSE_MS 100
-#define PAUSES_MAX 600 /* in a row, before a child's refusal is its outcome */
+#define TRIES_MAX 600 /* of a child, before its refusal is its outcome */
 #define EVENT_MAX KIB(128)
 #define KEY_SUFFIX_MAX 5 /* ".999" */
 
@@ -27,7 +27,7 @@ struct batch {
 	struct cayd *cayd;
 	struct request *rq;
 	struct batch_child *children; /* under way */
-	unsigned running, pauses;
+	unsigned running;
 	uint64_t next, count; /* the next to start; all */
 	bool full;            /* the client does not read; drain continues */
 	uv_timer_t timer;
@@ -37,6 +37,8 @@ struct batch_child {
 	struct batch_child *next;
 	struct batch *batch;
 	uint64_t index;
+	unsigned tries;
+	bool again; /* it was refused for now: it has neither of the last two members */
 	char key_text[IDEMPOTENCY_KEY_MAX + 1];
 	struct idempotency_key key;
 	struct create_turn *turn;      /* while it waits for its turn */
@@ -174,12 +176,23 @@ static void on_batch_child_turn(void *arg, struct create_turn *turn)
 		batch_child_wait(k, sb);
 }
 
+/* Whether it is tried again; else the refusal is its outcome. */
+static bool batch_child_wait_for_room(struct batch_child *k, const struct cay_err *err)
+{
+	k->again = (err->code == CAY_E_RATE || err->code == CAY_E_OVERLOADED) &&
+		   ++k->tries < TRIES_MAX;
+	if (k->again)
+		batch_schedule(k->batch, PAUSE_MS);
+	return k->again;
+}
+
 static void on_batch_child_expired(void *arg, const struct cay_err *err)
 {
 	struct batch_child *k = arg;
 
 	k->turn = NULL;
-	batch_child_finish(k, NULL, err);
+	if (!batch_child_wait_for_room(k, err))
+		batch_child_finish(k, NULL, err);
 }
 
 /* The child's sandbox if there is one already, else a turn in the queue. */
@@ -199,14 +212,6 @@ static int batch_child_begin(struct batch_child *k, struct sandbox **ret, struct
 		r = create_claim(c, &rq->actor.tenant, &spec, &k->key, ret, err);
 	return r < 0 || *ret ? r
 			     : create_turn_enter(c, &rq->actor.tenant, &events, k, &k->turn, err);
-}
-
-static bool batch_must_pause(struct batch *b, const struct cay_err *err)
-{
-	bool busy = err->code == CAY_E_RATE || err->code == CAY_E_OVERLOADED;
-
-	b->pauses = busy ? b->pauses + 1 : 0;
-	return busy && b->pauses <= PAUSES_MAX;
 }
 
 static struct batch_child *batch_child_create(struct batch *b)
@@ -230,37 +235,49 @@ static struct batch_child *batch_child_create(struct batch *b)
 	return k;
 }
 
-/* False: nothing more can start now. */
-static bool batch_start_child(struct batch *b)
+/* False: there is no room for now. */
+static bool batch_child_start(struct batch_child *k)
 {
-	struct batch_child *k = batch_child_create(b);
+	struct cayd *c = k->batch->cayd;
 	struct sandbox *sb = NULL;
 	struct cay_err err = {};
 
-	if (!k) {
-		batch_schedule(b, PAUSE_MS);
-		return false;
-	}
-	if (batch_child_begin(k, &sb, &err) < 0 && batch_must_pause(b, &err)) {
-		b->next = k->index;
-		batch_child_free(k);
-		batch_schedule(b, PAUSE_MS);
-		return false;
-	}
-	if (err.code)
+	k->again = false;
+	if (batch_child_begin(k, &sb, &err) < 0) {
+		if (batch_child_wait_for_room(k, &err))
+			return false;
 		batch_child_finish(k, NULL, &err);
-	else if (sb)
+	} else if (sb) {
 		batch_child_wait(k, sb);
-	else
-		creates_run_queue(b->cayd);
+	} else {
+		creates_run_queue(c);
+	}
 	return true;
+}
+
+/* The next to start, or NULL. */
+static struct batch_child *batch_next_child(struct batch *b)
+{
+	struct batch_child *k = b->children;
+
+	while (k && !k->again)
+		k = k->next;
+	if (k || b->running == BATCH_RUNNING || b->next == b->count)
+		return k;
+	k = batch_child_create(b);
+	if (!k)
+		batch_schedule(b, PAUSE_MS);
+	return k;
 }
 
 static void batch_run(struct batch *b)
 {
-	for (unsigned i = 0; i < BATCH_RUNNING && b->rq && !b->full; i++)
-		if (b->running == BATCH_RUNNING || b->next == b->count || !batch_start_child(b))
+	for (unsigned i = 0; i < BATCH_RUNNING && b->rq && !b->full; i++) {
+		struct batch_child *k = batch_next_child(b);
+
+		if (!k || !batch_child_start(k))
 			break;
+	}
 	if (b->rq && !b->running && b->next == b->count) {
 		b->rq->events = NULL;
 		request_end_stream(cay_take(b->rq));
