@@ -54,7 +54,7 @@ static uint64_t timeval_ms(const struct timeval *t)
 
 static void exec_end_add_used(struct end *e, const struct rusage *used)
 {
-	e->has_used = e->used.has_io = true;
+	e->has_used = e->used.has_read = e->used.has_write = true;
 	e->used.cpu_ms = timeval_ms(&used->ru_utime) + timeval_ms(&used->ru_stime);
 	e->used.memory_peak_bytes = (uint64_t)used->ru_maxrss * KIB(1);
 	e->used.read_bytes = (uint64_t)used->ru_inblock * RUSAGE_BLOCK;

@@ -154,7 +154,7 @@ struct sandbox_create {
 /* Used until the end. */
 struct used {
 	uint64_t cpu_ms, memory_peak_bytes, read_bytes, write_bytes;
-	bool has_io; /* of a process; nothing counts that of a sandbox */
+	bool has_read, has_write; /* of a process; nothing counts those of a sandbox */
 };
 
 struct end {
