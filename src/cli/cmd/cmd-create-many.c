@@ -95,6 +95,7 @@ int create_many_send(struct cli *c, const struct sandbox_create_args *a, uint64_
 				 .accept = "text/event-stream",
 				 .idempotency_key = a->idempotency_key };
 	auto_http h = HTTP_INIT;
+	uint64_t received;
 	int r = create_request_apply_args(c, a, &request.sandbox, err);
 
 	if (r >= 0)
@@ -105,9 +106,10 @@ int create_many_send(struct cli *c, const struct sandbox_create_args *a, uint64_
 		r = api_call_finish(&c->api, call.op, &h, NULL, err);
 	if (r >= 0)
 		r = create_many_receive(&o, &h, err);
-	if (r >= 0 && o.created + o.failed != count)
-		return cay_fail(
-			err, CAY_E_UNAVAILABLE, "the reply ended after %llu of %llu sandboxes",
-			(unsigned long long)(o.created + o.failed), (unsigned long long)count);
+	received = o.created + o.failed;
+	if (r >= 0 && received != count)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the reply ended after %llu of %llu sandboxes",
+				(unsigned long long)received, (unsigned long long)count);
 	return r < 0 ? r : o.failed ? 1 : 0;
 }

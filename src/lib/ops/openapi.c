@@ -30,6 +30,18 @@ static void openapi_write_media(struct jw *w, const char *type, const struct fie
 	jw_end(w);
 }
 
+/* Server-sent events with a struct each, as JSON. */
+static void openapi_write_stream(struct jw *w, const struct field_table *t)
+{
+	jw_object_begin(w, "text/event-stream");
+	jw_object_begin(w, "schema");
+	jw_str(w, "type", "string");
+	jw_str(w, "contentMediaType", "application/json");
+	openapi_write_ref(w, "contentSchema", "schemas", t->name);
+	jw_end(w);
+	jw_end(w);
+}
+
 static void openapi_write_path_params(struct jw *w, const char *path)
 {
 	for (size_t i = 0; i < op_n_params; i++) {
@@ -165,7 +177,7 @@ static void openapi_write_success(struct jw *w, const struct op *op, int status,
 	else if (op->reply == REPLY_TEXT)
 		openapi_write_media(w, "text/plain", NULL);
 	else if (op->reply == REPLY_STREAM)
-		openapi_write_media(w, "text/event-stream", NULL); /* no schema can say it */
+		openapi_write_stream(w, op->response);
 	else if (op->reply == REPLY_PAGE)
 		openapi_write_media(w, "text/html", NULL);
 	else
