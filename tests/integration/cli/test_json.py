@@ -72,7 +72,7 @@ def test_kill_counts_all_who_got_it(daemon, cay):
 def test_image_login_says_whose_it_is_and_no_password(daemon, cay):
     daemon.say["POST", "/v1/registries"] = fake_daemon.reply(200, {"registry": "hub.example", "username": "me"})
     r = cay("image", "login", "--json", "--username", "me", "hub.example", data=b"pw-of-mine\n")
-    assert one(r) == {"registry": "hub.example", "username": "me"}
+    assert one(r) == {"registry": "hub.example", "username": "me", "unreadable": False}
 
 
 def test_cp_says_what_was_made(daemon, cay, box, tmp_path):  # noqa: F811

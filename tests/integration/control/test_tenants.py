@@ -536,7 +536,7 @@ def test_a_first_start_that_dies_leaves_no_key_nobody_has(fault):
     c = cay.Cay(BUILD)
     try:
         c.start_keeper()
-        c.env["CAY_FAULT"] = fault + ("=kill@2" if fault.startswith("write") else "=kill")  # the first file is the journal's mark
+        c.env["CAY_FAULT"] = fault + ("=kill@3" if fault.startswith("write") else "=kill")  # the first files are the journal's mark and the key of the node
         try:
             c.start_cayd()
         except (RuntimeError, OSError, cay.http.client.HTTPException):
