@@ -360,13 +360,13 @@ static int setup_disk_apply_image(struct setup *s, const struct setup_disk *d, s
 	const char *parent = arena_strndup(&s->cli->arena, d->state, parent_len ? parent_len : 1);
 	auto_buf others = BUF_INIT(FSTAB_MAX);
 	struct cay_err why = {};
-	uint64_t size;
+	uint64_t size = 0;
 	int r = setup_disk_fstab_read(d, &others, &kind, err);
 	bool built = kind && access(d->image, F_OK) == 0 &&
 		     (access(d->state_old, F_OK) == 0 || setup_dir_is_empty(d->state));
 
-	if (r >= 0 && !parent)
-		r = cay_no_memory(err);
+	if (!parent)
+		return cay_no_memory(err);
 	if (r >= 0 && !built) {
 		r = setup_disk_choose_size(s, parent, &size, err);
 		if (r >= 0 && mkdir(d->mount_new, 0700) < 0 && errno != EEXIST)
