@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_EGRESS_POLICY_H
+#define CAY_EGRESS_POLICY_H
+/*
+ * policy - where the connections of a sandbox may go
+ *
+ * A policy has layers: the node's, the tenant's, the template's, the sandbox's, and the answers of
+ * people.  In a layer the first rule that matches decides, or the layer's default; of all layers
+ * the strictest decides.  So a layer can only narrow what the others allow.
+ *
+ * Compiled, a policy is one piece of memory: a head, rows of layers, rows of rules, and names.
+ * control writes it (egress_policy_write()), cay-egress checks it once (egress_policy_check()) and
+ * judges by it.  Pure.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "egress/host-name.h"
+
+#define EGRESS_POLICY_MAX KIB(64)
+#define EGRESS_LAYERS_MAX 5
+#define EGRESS_RULES_MAX 512 /* of all layers */
+#define EGRESS_PORTS_MAX 4   /* ranges of a rule */
+
+/* The strictest is the largest. */
+enum egress_action { EGRESS_ALLOW, EGRESS_ASK, EGRESS_DENY, EGRESS_ACTION_NUM };
+
+enum egress_target_kind {
+	EGRESS_TO_NAME,  /* api.example.com */
+	EGRESS_TO_BELOW, /* *.example.com: any name below, not the name itself */
+	EGRESS_TO_NAMES, /* *: any name */
+	EGRESS_TO_NET,   /* 192.0.2.0/24: addresses that were dialled without a name */
+	EGRESS_TARGET_NUM
+};
+
+struct egress_target {
+	enum egress_target_kind kind;
+	struct host_name name; /* of the first two */
+	uint32_t net;          /* in host byte order */
+	uint8_t prefix;
+};
+
+struct egress_ports {
+	uint16_t from, to; /* both included */
+};
+
+struct egress_rule {
+	enum egress_action action;
+	struct egress_target to;
+	struct egress_ports ports[EGRESS_PORTS_MAX];
+	size_t n_ports; /* 0: 443 */
+};
+
+struct egress_layer {
+	enum egress_action otherwise;
+	const struct egress_rule *rules;
+	size_t n_rules;
+};
+
+struct egress_verdict {
+	enum egress_action action;
+	unsigned layer; /* that decided: the first of the strictest */
+	int rule;       /* of that layer; -1: its default */
+};
+
+/* Of a rule: a name, "*.NAME", "*", or an IPv4 network. */
+[[nodiscard]] int egress_target_parse(struct slice text, struct egress_target *ret,
+				      struct cay_err *err);
+/* Append the compiled form.  -E2BIG: it has too many rules or bytes. */
+[[nodiscard]] int egress_policy_write(const struct egress_layer *layers, size_t n,
+				      uint64_t generation, struct buf *ret);
+/* Whether these bytes are a policy; egress_judge_*() takes no others.  They need not be aligned. */
+[[nodiscard]] int egress_policy_check(struct slice policy);
+uint64_t egress_policy_generation(struct slice policy);
+struct egress_verdict egress_judge_name(struct slice policy, const struct host_name *name,
+					uint16_t port);
+/* An address that no name led to; in host byte order. */
+struct egress_verdict egress_judge_address(struct slice policy, uint32_t address, uint16_t port);
+#endif

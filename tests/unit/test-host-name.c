@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "egress/host-name.h"
+#include "unit.h"
+
+#define L60 "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff"
+#define L63 L60 "ggg"
+
+static int parse(const char *text, struct host_name *ret)
+{
+	return host_name_parse(slice_of(text), ret);
+}
+
+static void what_is_a_name(void **)
+{
+	static const struct {
+		const char *text, *name; /* NULL: none */
+	} cases[] = {
+		{ "example.com", "example.com" },
+		{ "API.Example.COM", "api.example.com" },
+		{ "_dmarc.example.com", "_dmarc.example.com" },
+		{ "xn--bcher-kva.example", "xn--bcher-kva.example" },
+		{ "1.2.3.4.example", "1.2.3.4.example" },
+		{ "a.b", "a.b" },
+		{ L63 ".com", L63 ".com" },
+		{ L63 "." L63 "." L63 "." L60 "a", L63 "." L63 "." L63 "." L60 "a" },
+		{ L63 "." L63 "." L63 "." L60 "aa", NULL }, /* 254 bytes */
+		{ L63 "a.com", NULL },
+		{ "", NULL },
+		{ ".", NULL },
+		{ "com", NULL },
+		{ "example.com.", NULL },
+		{ ".example.com", NULL },
+		{ "a..b", NULL },
+		{ "1.2.3.4", NULL },
+		{ "0x7f.1", NULL },
+		{ "2130706433", NULL },
+		{ "example.123", NULL },
+		{ "127.0x1", NULL },
+		{ "a._b", NULL },
+		{ "-a.com", NULL },
+		{ "a-.com", NULL },
+		{ "[example.com]", NULL },
+		{ "example.com:443", NULL },
+		{ "exa mple.com", NULL },
+		{ "b\xc3\xbc"
+		  "cher.example",
+		  NULL },
+		{ "*.example.com", NULL },
+		{ "example.com/", NULL },
+		{ "user@example.com", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct host_name n = {};
+		int r = parse(cases[i].text, &n);
+
+		row_check(i, r == (cases[i].name ? 0 : -EINVAL));
+		row_check(i, r < 0 || (strcmp(n.text, cases[i].name) == 0 &&
+				       n.n == strlen(cases[i].name)));
+	}
+	/* a NUL ends no name */
+	assert_int_equal(
+		host_name_parse((struct slice){ "evil.com\0.good.com", 18 }, &(struct host_name){}),
+		-EINVAL);
+}
+
+static void a_question_has_a_name(void **)
+{
+	static const struct {
+		const char *bytes;
+		size_t n;
+		ssize_t ret;
+		const char *name;
+	} cases[] = {
+		{ "\3www\7eXample\3com\0rest", 21, 17, "www.example.com" },
+		{ "\3www\7example\3com", 16, -EBADMSG, NULL },
+		{ "\3www\7example\3co", 15, -EBADMSG, NULL },
+		{ "", 0, -EBADMSG, NULL },
+		{ "\0", 1, -EINVAL, NULL }, /* the root */
+		{ "\3com\0", 5, -EINVAL, NULL },
+		{ "\3www\xc0\x0c", 6, -EBADMSG, NULL }, /* refers elsewhere */
+		{ "\100", 1, -EBADMSG, NULL },
+		{ "\5a.com\2de\0", 10, -EINVAL, NULL }, /* a dot in a label */
+		{ "\4a\0bc\3com\0", 10, -EINVAL, NULL },
+		{ "\1-\3com\0", 7, -EINVAL, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct host_name n = {};
+		ssize_t r = host_name_read_wire((const uint8_t *)cases[i].bytes, cases[i].n, &n);
+
+		row_check(i, r == cases[i].ret);
+		row_check(i, r < 0 || strcmp(n.text, cases[i].name) == 0);
+	}
+}
+
+static void the_longest_question_fits(void **)
+{
+	uint8_t wire[300] = {};
+	struct host_name n;
+	size_t at = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		size_t label = i == 3 ? 61 : 63;
+
+		wire[at++] = (uint8_t)label;
+		memset(wire + at, 'a', label);
+		at += label;
+	}
+	assert_int_equal(host_name_read_wire(wire, at + 1, &n), at + 1);
+	assert_int_equal(n.n, HOST_NAME_MAX_LEN);
+	wire[at++] = 1;
+	wire[at++] = 'a';
+	assert_int_equal(host_name_read_wire(wire, at + 1, &n), -EINVAL);
+}
+
+static void below(void **)
+{
+	struct host_name parent, n;
+
+	assert_int_equal(parse("example.com", &parent), 0);
+	assert_int_equal(parse("a.example.com", &n), 0);
+	assert_true(host_name_is_below(&n, &parent) && !host_name_is_below(&parent, &n));
+	assert_int_equal(parse("a.b.example.com", &n), 0);
+	assert_true(host_name_is_below(&n, &parent));
+	assert_false(host_name_is_below(&parent, &parent));
+	assert_int_equal(parse("notexample.com", &n), 0);
+	assert_false(host_name_is_below(&n, &parent) || host_name_eq(&n, &parent));
+	assert_int_equal(parse("EXAMPLE.com", &n), 0);
+	assert_true(host_name_eq(&n, &parent));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_a_name),
+		cmocka_unit_test(a_question_has_a_name),
+		cmocka_unit_test(the_longest_question_fits),
+		cmocka_unit_test(below),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
