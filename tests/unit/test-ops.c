@@ -27,7 +27,7 @@ static const struct {
 	{ "system.llms", "GET", "/llms.txt", 0 },
 	{ "system.tools", "GET", "/tools.json", 0 },
 	{ "sandbox.create", "POST", "/v1/sandboxes", 0 },
-	{ "sandbox.create_many", "POST", "/v1/sandboxes/batch", 0 },
+	{ "sandbox.create_many", "POST", "/v1/batches", 0 },
 	{ "sandbox.list", "GET", "/v1/sandboxes?limit=5", 0 },
 	{ "sandbox.get", "GET", "/v1/sandboxes/" SB, 1 },
 	{ "sandbox.delete", "DELETE", "/v1/sandboxes/" SB, 1 },

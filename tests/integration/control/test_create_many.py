@@ -16,7 +16,7 @@ from test_quota import new_tenant
 from test_templates import put
 from test_tenants import actor
 
-PATH = "/v1/sandboxes/batch"
+PATH = "/v1/batches"
 AT_ONCE = 16  # how many of a request are under way, by docs/evals.md
 
 

@@ -136,7 +136,7 @@ def walk(me, w):
     soon = me.open("POST", "/v1/sandboxes", {"image": "tiny", "wait": False, "group": "walk"})
     assert soon.status == 202 and soon.read()
     refused("not_found", me, "POST", "/v1/sandboxes", {"image": "nothing"})
-    assert me.open("POST", "/v1/sandboxes/batch", {"count": 2, "sandbox": {"image": "tiny", "group": "walk"}}).read().count(b"data: ") == 2
+    assert me.open("POST", "/v1/batches", {"count": 2, "sandbox": {"image": "tiny", "group": "walk"}}).read().count(b"data: ") == 2
     for query in ("", "?limit=1", "?group=walk", "?state=running", "?label=a%3Db"):
         me.call("GET", "/v1/sandboxes" + query)
     me.get(box)
