@@ -72,14 +72,15 @@ static void batch_child_free(struct batch_child *k)
 
 static void batch_end(struct batch *b)
 {
-	while (b->children) {
-		struct batch_child *k = b->children;
+	struct batch_child *k;
 
+	while ((k = b->children)) {
+		b->children = k->next;
 		if (k->turn)
 			create_turn_leave(k->turn);
 		if (k->waiter)
 			sandbox_wait_cancel(k->waiter);
-		batch_child_free(k);
+		free(k);
 	}
 	uv_close((uv_handle_t *)&b->timer, on_batch_closed);
 }
@@ -105,36 +106,51 @@ static void batch_send(struct batch *b, const struct sandbox_outcome *outcome)
 }
 
 /* Frees the child. */
-static void batch_child_finish(struct batch_child *k, struct sandbox *sb, const struct cay_err *err)
+static void batch_child_finish(struct batch_child *k, const struct sandbox_outcome *outcome)
 {
 	struct batch *b = k->batch;
-	struct sandbox_outcome outcome = { .index = k->index };
 
-	if (err->code) {
-		outcome.has_error = true;
-		outcome.error = error_object_from(err, b->rq->id);
-	} else {
-		outcome.has_sandbox = true;
-		outcome.sandbox = *sandbox_describe(sb);
-		b->rq->target = sb->info.id;
-		b->cayd->hooks->one_of_many_created(b->cayd, b->rq);
-	}
 	batch_child_free(k);
-	batch_send(b, &outcome);
+	batch_send(b, outcome);
 	if (b->rq)
 		batch_schedule(b, 0);
 	else
 		batch_end(b);
 }
 
+static void batch_child_fail(struct batch_child *k, const struct cay_err *err)
+{
+	struct sandbox_outcome outcome = { .index = k->index,
+					   .has_error = true,
+					   .error = error_object_from(err, k->batch->rq->id) };
+
+	batch_child_finish(k, &outcome);
+}
+
+static void batch_child_succeed(struct batch_child *k, struct sandbox *sb)
+{
+	struct batch *b = k->batch;
+	struct sandbox_outcome outcome = { .index = k->index,
+					   .has_sandbox = true,
+					   .sandbox = *sandbox_describe(sb) };
+
+	b->rq->target = sb->info.id;
+	b->cayd->hooks->one_of_many_created(b->cayd, b->rq);
+	batch_child_finish(k, &outcome);
+}
+
 static void on_batch_child_ready(void *arg, struct sandbox *sb)
 {
 	struct batch_child *k = arg;
 	const struct sandbox_create *asked = k->batch->rq->body;
+	const struct cay_err *err =
+		sandbox_wait_failure(sb, asked->wait ? WAIT_STARTED : WAIT_SAVED);
 
 	k->waiter = NULL;
-	batch_child_finish(k, sb,
-			   sandbox_wait_failure(sb, asked->wait ? WAIT_STARTED : WAIT_SAVED));
+	if (err->code)
+		batch_child_fail(k, err);
+	else
+		batch_child_succeed(k, sb);
 }
 
 static void batch_child_wait(struct batch_child *k, struct sandbox *sb)
@@ -147,7 +163,7 @@ static void batch_child_wait(struct batch_child *k, struct sandbox *sb)
 	if (!actor_has_group(actor, sb->info.group)) {
 		(void)cay_fail(&err, CAY_E_CONFLICT,
 			       "another group of the tenant uses this Idempotency-Key");
-		batch_child_finish(k, NULL, &err);
+		batch_child_fail(k, &err);
 		return;
 	}
 	r = sandbox_wait(sb, asked->wait ? WAIT_STARTED : WAIT_SAVED, on_batch_child_ready, k,
@@ -156,7 +172,7 @@ static void batch_child_wait(struct batch_child *k, struct sandbox *sb)
 		on_batch_child_ready(k, sb);
 	else if (r < 0) {
 		(void)cay_no_memory(&err);
-		batch_child_finish(k, NULL, &err);
+		batch_child_fail(k, &err);
 	}
 }
 
@@ -171,7 +187,7 @@ static void on_batch_child_turn(void *arg, struct create_turn *turn)
 	k->turn = NULL;
 	if (create_at_turn(k->batch->cayd, &rq->actor, rq->body, &k->key, &arena, turn, &sb, &err) <
 	    0)
-		batch_child_finish(k, NULL, &err);
+		batch_child_fail(k, &err);
 	else
 		batch_child_wait(k, sb);
 }
@@ -192,7 +208,7 @@ static void on_batch_child_expired(void *arg, const struct cay_err *err)
 
 	k->turn = NULL;
 	if (!batch_child_wait_for_room(k, err))
-		batch_child_finish(k, NULL, err);
+		batch_child_fail(k, err);
 }
 
 /* The child's sandbox if there is one already, else a turn in the queue. */
@@ -246,7 +262,7 @@ static bool batch_child_start(struct batch_child *k)
 	if (batch_child_begin(k, &sb, &err) < 0) {
 		if (batch_child_wait_for_room(k, &err))
 			return false;
-		batch_child_finish(k, NULL, &err);
+		batch_child_fail(k, &err);
 	} else if (sb) {
 		batch_child_wait(k, sb);
 	} else {

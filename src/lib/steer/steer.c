@@ -110,10 +110,11 @@ static int steer_add_route(int fd)
 static int steer_add_routes(struct cay_err *err)
 {
 	auto_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	int r = fd < 0 ? -errno : 0;
+	int r;
 
-	if (r >= 0)
-		r = steer_add_address(fd, STEER_SERVICE);
+	if (fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open rtnetlink");
+	r = steer_add_address(fd, STEER_SERVICE);
 	if (r >= 0)
 		r = steer_add_address(fd, STEER_OWN);
 	if (r >= 0)
