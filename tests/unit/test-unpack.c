@@ -77,9 +77,11 @@ static void test_docker_of_several(void **)
 		struct image_choice choice = { .which = rows[i].which };
 		auto_buf names = BUF_INIT(KIB(4));
 		struct docker_image image;
-		int r = docker_manifest_parse(slice_of(TWO), &choice, &arena, &image, NULL);
+		struct cay_err err = {};
+		int r = docker_manifest_parse(slice_of(TWO), &choice, &arena, &image, &err);
 
 		row_check(i, (r >= 0) == (rows[i].config != NULL) && choice.n_images == 2);
+		row_check(i, rows[i].which < 3 || strstr(err.msg, "holds 2 images"));
 		if (!rows[i].config)
 			continue;
 		assert_string_equal(image.config, rows[i].config);

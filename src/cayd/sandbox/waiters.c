@@ -191,10 +191,10 @@ void sandbox_notify_waiters(struct sandbox *sb)
 		struct sandbox_waiter *w = come;
 
 		come = w->next;
-		if (w->done)
-			w->done(w->arg, sb);
-		else
+		if (w->rq)
 			sandbox_reply_now(sb, w->rq, w->until);
+		else
+			w->done(w->arg, sb);
 		free(w);
 	}
 }

@@ -146,7 +146,8 @@ def busy(c):
 
 
 def test_nothing_comes_while_one_goes(c):
-    mine = c.image_import("a", layout())
+    mine, used = c.image_import("a", layout()), c.image_import("b", cay.layout([cay.file("b", b"2")]))
+    template = c.call("POST", "/v1/templates", {"name": "user-of-b", "defaults": {"image": "b"}})
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         with stopped(c):
             gone = pool.submit(delete, c, mine)
@@ -156,8 +157,11 @@ def test_nothing_comes_while_one_goes(c):
             again = pool.submit(c.image_import, "a", layout())
             cay.let_pass(0.5)
             assert not again.done()
+            refused(lambda: delete(c, used), 409, "conflict", "user-of-b")  # if one were unpacked, that would be said
         assert gone.result(60)["id"] == mine["id"]
         assert again.result(60)["id"] != mine["id"]
+    c.call("DELETE", f"/v1/templates/{template['id']}")
+    delete(c, used)
     assert names(c) == {"a"} and on_disk(c) == 1
     c.delete(c.create("a"))
 
