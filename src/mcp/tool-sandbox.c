@@ -222,7 +222,7 @@ static enum cay_code tool_answer_error_code(const json_t *error)
 	return CAY_E_INTERNAL;
 }
 
-/* Of an error or an end; one that names nobody known has the blame of its code. */
+/* Of an error or an end; an unknown blame is replaced by that of the code. */
 static void tool_answer_copy_blame(const json_t *judged, struct cay_err *err)
 {
 	const char *name = json_string_value(json_object_get(judged, "blame"));

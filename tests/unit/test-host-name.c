@@ -118,18 +118,23 @@ static void the_longest_question_fits(void **)
 
 static void below(void **)
 {
-	struct host_name parent, n;
+	struct slice parent = SLICE("example.com");
+	static const struct {
+		const char *text;
+		bool eq, below;
+	} cases[] = {
+		{ "a.example.com", false, true },    { "a.b.example.com", false, true },
+		{ "EXAMPLE.com", true, false },      { "notexample.com", false, false },
+		{ "example.com.org", false, false }, { "ple.com", false, false },
+	};
 
-	assert_int_equal(parse("example.com", &parent), 0);
-	assert_int_equal(parse("a.example.com", &n), 0);
-	assert_true(host_name_is_below(&n, &parent) && !host_name_is_below(&parent, &n));
-	assert_int_equal(parse("a.b.example.com", &n), 0);
-	assert_true(host_name_is_below(&n, &parent));
-	assert_false(host_name_is_below(&parent, &parent));
-	assert_int_equal(parse("notexample.com", &n), 0);
-	assert_false(host_name_is_below(&n, &parent) || host_name_eq(&n, &parent));
-	assert_int_equal(parse("EXAMPLE.com", &n), 0);
-	assert_true(host_name_eq(&n, &parent));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct host_name n;
+
+		row_check(i, parse(cases[i].text, &n) == 0);
+		row_check(i, host_name_eq(&n, parent) == cases[i].eq &&
+				     host_name_is_below(&n, parent) == cases[i].below);
+	}
 }
 
 int main(void)

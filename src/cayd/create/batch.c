@@ -15,12 +15,11 @@
 #include "cayd/create/create.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
-#include "cayd/tenant/admit.h"
+#include "cayd/tenant/api-key.h"
 
 #define BATCH_RUNNING 16
 #define PAUSE_MS 100
-#define TRIES_MAX 600 /* of a child, before its refusal is its outcome */
-#define EVENT_MAX KIB(128)
+#define TRIES_MAX 600    /* of a child, before its refusal is its outcome */
 #define KEY_SUFFIX_MAX 5 /* ".999" */
 
 struct batch {
@@ -85,37 +84,19 @@ static void batch_end(struct batch *b)
 	uv_close((uv_handle_t *)&b->timer, on_batch_closed);
 }
 
-static void batch_send(struct batch *b, const struct sandbox_outcome *outcome)
-{
-	auto_buf line = BUF_INIT(EVENT_MAX);
-	struct jw w = jw_to(&line);
-	int r = buf_puts(&line, "data: ");
-
-	if (r >= 0) {
-		field_encode(&sandbox_outcome_table, NULL, outcome, &w);
-		r = jw_finish(&w);
-	}
-	if (r >= 0)
-		r = buf_puts(&line, "\n\n");
-	if (r >= 0) {
-		b->full = request_write_stream(b->rq, line.data, line.len);
-		return;
-	}
-	/* without this outcome the reply would not be whole */
-	request_abort(cay_take(b->rq));
-}
-
 /* Frees the child. */
 static void batch_child_finish(struct batch_child *k, const struct sandbox_outcome *outcome)
 {
 	struct batch *b = k->batch;
 
 	batch_child_free(k);
-	batch_send(b, outcome);
-	if (b->rq)
+	if (request_write_event(b->rq, &sandbox_outcome_table, outcome, &b->full) >= 0) {
 		batch_schedule(b, 0);
-	else
-		batch_end(b);
+		return;
+	}
+	/* without this outcome the reply would not be whole */
+	request_abort(cay_take(b->rq));
+	batch_end(b);
 }
 
 static void batch_child_fail(struct batch_child *k, const struct cay_err *err)
@@ -220,10 +201,14 @@ static int batch_child_begin(struct batch_child *k, struct sandbox **ret, struct
 	struct request *rq = k->batch->rq;
 	struct cayd *c = k->batch->cayd;
 	struct sandbox_create spec;
-	int r = template_apply(c, &rq->actor, rq->body, &arena, &spec, err);
+	int r;
 
+	/* it may have been revoked since the request began */
+	if (!actor_is_still_valid(c, &rq->actor))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
+	r = template_apply(c, &rq->actor, rq->body, &arena, &spec, err);
 	if (r >= 0)
-		r = create_check(c, &rq->actor.tenant, &spec, &k->key, ret, err);
+		r = sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &k->key, ret, err);
 	if (r >= 0 && !*ret)
 		r = create_claim(c, &rq->actor.tenant, &spec, &k->key, ret, err);
 	return r < 0 || *ret ? r

@@ -29,7 +29,7 @@ struct create_turn {
 
 static void create_fail(struct request *rq, const struct cay_err *err)
 {
-	if (err->code == CAY_E_RATE || err->code == CAY_E_OVERLOADED)
+	if (err->code && cay_error_row(err->code)->retryable)
 		(void)request_add_reply_header(rq, "Retry-After", "1");
 	request_fail(rq, err);
 }
@@ -129,7 +129,7 @@ static void on_create_turn(void *arg, struct create_turn *turn)
 	else
 		r = create_at_turn(c, &rq->actor, rq->body, &key, &rq->arena, turn, &sb, &err);
 	if (r < 0)
-		request_fail(rq, &err);
+		create_fail(rq, &err);
 	else
 		create_reply(sb, rq);
 }
@@ -170,6 +170,12 @@ static void on_create_client_gone(struct request *rq)
 	create_turn_leave(rq->data);
 }
 
+static int create_admit(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+			struct cay_err *err)
+{
+	return admit_check(c, tenant, spec, pool_find_warm(c, spec), err);
+}
+
 /* Pull the missing image if that is allowed and the sandbox would be admitted then: a tenant
  * that cannot have a sandbox gets no image either.  Otherwise the request fails with err. */
 static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *image,
@@ -179,20 +185,12 @@ static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *
 	struct cay_err full = {};
 
 	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
-		request_fail(rq, err);
+		create_fail(rq, err);
 	else if (template_apply(c, &rq->actor, rq->body, &rq->arena, &spec, &full) < 0 ||
-		 admit_check(c, &rq->actor.tenant, &spec, pool_find_warm(c, &spec), &full) < 0)
-		request_fail(rq, &full);
+		 create_admit(c, &rq->actor.tenant, &spec, &full) < 0)
+		create_fail(rq, &full);
 	else
 		pull_start_for_create(c, rq, image, again);
-}
-
-int create_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-		 const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
-{
-	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
-
-	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_find_warm(c, spec), err);
 }
 
 bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency_key *key,
@@ -202,20 +200,26 @@ bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency
 
 	*spec = (struct sandbox_create){};
 	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
-	    create_check(c, &rq->actor.tenant, spec, key, ret, &err) < 0) {
+	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, spec, key, ret, &err) < 0) {
 		create_pull_or_fail(c, rq, spec->image, &err, again);
 		return false;
 	}
-	if (!*ret && package_layer_is_needed(spec)) {
+	if (*ret || !package_layer_is_needed(spec))
+		return true;
+	if (create_admit(c, &rq->actor.tenant, spec, &err) < 0)
+		create_fail(rq, &err);
+	else
 		package_layer_request(c, rq, spec, again);
-		return false;
-	}
-	return true;
+	return false;
 }
 
 int create_claim(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
 		 const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
 {
+	int r = create_admit(c, tenant, spec, err);
+
+	if (r < 0)
+		return r;
 	if (!tenant_take_create(c, tenant))
 		return cay_fail(err, CAY_E_RATE, "this tenant creates too many sandboxes a second");
 	return pool_claim_sandbox(c, tenant, spec, key, ret, err);

@@ -32,11 +32,8 @@ typedef void create_again_fn(struct cayd *c, struct request *rq);
 [[nodiscard]] bool create_prepare(struct cayd *c, struct request *rq,
 				  const struct idempotency_key *key, create_again_fn *again,
 				  struct sandbox_create *spec, struct sandbox **ret);
-/* The same without a request that waits. */
-[[nodiscard]] int create_check(struct cayd *c, const struct id *tenant,
-			       const struct sandbox_create *spec, const struct idempotency_key *key,
-			       struct sandbox **ret, struct cay_err *err);
-/* Count it against the tenant's rate, and take a warm sandbox; *ret stays NULL without one. */
+/* Check the room, count it against the tenant's rate, and take a warm sandbox; *ret stays NULL
+ * without one. */
 [[nodiscard]] int create_claim(struct cayd *c, const struct id *tenant,
 			       const struct sandbox_create *spec, const struct idempotency_key *key,
 			       struct sandbox **ret, struct cay_err *err);

@@ -75,22 +75,10 @@ static void usage_follower_end(struct usage_follower *f)
 
 static void usage_follower_send(struct usage_follower *f, const struct usage *now)
 {
-	auto_buf line = BUF_INIT(EVENT_MAX);
-	struct jw w = jw_to(&line);
-	int r = buf_puts(&line, "data: ");
-
-	if (r >= 0) {
-		field_encode(&usage_table, NULL, now, &w);
-		r = jw_finish(&w);
-	}
-	if (r >= 0)
-		r = buf_puts(&line, "\n\n");
-	if (r < 0) {
+	if (request_write_event(f->rq, &usage_table, now, &f->full) < 0)
 		usage_follower_end(f);
-		return;
-	}
-	f->full = request_write_stream(f->rq, line.data, line.len);
-	(void)uv_timer_start(&f->timer, on_usage_follower_tick, FOLLOW_MS, 0);
+	else
+		(void)uv_timer_start(&f->timer, on_usage_follower_tick, FOLLOW_MS, 0);
 }
 
 static void usage_follower_done(struct usage_follower *f, const struct cay_err *err,

@@ -72,6 +72,26 @@ ssize_t sse_read(struct sse *s, const char *in, size_t n, struct sse_item *ret)
 	return s->refused ? -EPROTO : (ssize_t)used;
 }
 
+int sse_read_body(struct sse *s, struct buf *body, sse_fn *fn, void *arg, struct cay_err *err)
+{
+	size_t at = 0;
+	int r = 0;
+
+	while (r >= 0 && at < body->len) {
+		struct sse_item item;
+		ssize_t n = sse_read(s, body->data + at, body->len - at, &item);
+
+		if (n < 0)
+			return cay_fail(err, CAY_E_MISBEHAVED,
+					"the server sent an event that is too large");
+		at += (size_t)n;
+		if (item.event)
+			r = fn(arg, &item, err);
+	}
+	buf_clear(body);
+	return r;
+}
+
 void sse_fini(struct sse *s)
 {
 	buf_fini(&s->line);

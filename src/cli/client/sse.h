@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/str.h"
 
 #define SSE_MAX KIB(16)
@@ -34,5 +35,9 @@ struct sse_item {
 /* Returns how many bytes of in were used, or -EPROTO.  Returns at most one event in *ret;
  * call again while bytes are left. */
 [[nodiscard]] ssize_t sse_read(struct sse *s, const char *in, size_t n, struct sse_item *ret);
+/* Feed all of body, which is emptied, and call fn for each event until it fails. */
+typedef int sse_fn(void *arg, const struct sse_item *item, struct cay_err *err);
+[[nodiscard]] int sse_read_body(struct sse *s, struct buf *body, sse_fn *fn, void *arg,
+				struct cay_err *err);
 void sse_fini(struct sse *s);
 #endif

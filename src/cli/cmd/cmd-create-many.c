@@ -32,39 +32,18 @@ static int create_outcome_print(struct create_outcomes *o, const struct sandbox_
 	return print_line(err, "%s", id);
 }
 
-static int create_outcome_handle(struct create_outcomes *o, struct slice data, struct cay_err *err)
+static int create_outcome_handle(void *arg, const struct sse_item *item, struct cay_err *err)
 {
 	auto_arena arena = ARENA_INIT(MIB(1));
 	struct sandbox_outcome row = {};
 	struct cay_err why = {};
 	auto_json tree = NULL;
 
-	if (json_parse(data, &json_control_limits, &tree, &why) < 0 ||
+	if (json_parse(item->data, &json_control_limits, &tree, &why) < 0 ||
 	    field_decode(&sandbox_outcome_table, tree, &arena, &row, &why) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "the server sent an invalid outcome: %s",
 				why.msg);
-	return create_outcome_print(o, &row, err);
-}
-
-static int create_outcomes_read(struct create_outcomes *o, struct sse *sse, struct buf *body,
-				struct cay_err *err)
-{
-	size_t at = 0;
-	int r = 0;
-
-	while (r >= 0 && at < body->len) {
-		struct sse_item item;
-		ssize_t n = sse_read(sse, body->data + at, body->len - at, &item);
-
-		if (n < 0)
-			return cay_fail(err, CAY_E_MISBEHAVED,
-					"the server sent an outcome that is too large");
-		at += (size_t)n;
-		if (item.event)
-			r = create_outcome_handle(o, item.data, err);
-	}
-	buf_clear(body);
-	return r;
+	return create_outcome_print(arg, &row, err);
 }
 
 static int create_many_receive(struct create_outcomes *o, struct http_client *h,
@@ -74,7 +53,7 @@ static int create_many_receive(struct create_outcomes *o, struct http_client *h,
 	int r = 0;
 
 	while (r >= 0) {
-		r = create_outcomes_read(o, &sse, &h->body, err);
+		r = sse_read_body(&sse, &h->body, create_outcome_handle, o, err);
 		if (r < 0 || h->reply_complete)
 			break;
 		r = http_client_wait(h, POLLIN, UINT64_MAX, &o->cli->api.intr);

@@ -152,9 +152,9 @@ static void cmd_events_handle_gap(struct event_tail *t, const json_t *tree)
 			   (unsigned long long)t->query.after + 1, (unsigned long long)until - 1);
 }
 
-static int cmd_events_handle_sse(struct event_tail *t, const struct sse_item *item,
-				 struct cay_err *err)
+static int cmd_events_handle_sse(void *arg, const struct sse_item *item, struct cay_err *err)
 {
+	struct event_tail *t = arg;
 	struct cay_err why = {};
 	auto_json tree = NULL;
 	bool gap = str_eq(item->event, "gap");
@@ -167,27 +167,6 @@ static int cmd_events_handle_sse(struct event_tail *t, const struct sse_item *it
 		return cmd_events_handle_event(t, tree, err);
 	cmd_events_handle_gap(t, tree);
 	return 0;
-}
-
-static int cmd_events_handle_body(struct event_tail *t, struct sse *sse, struct buf *body,
-				  struct cay_err *err)
-{
-	size_t at = 0;
-	int r = 0;
-
-	while (r >= 0 && at < body->len) {
-		struct sse_item item;
-		ssize_t n = sse_read(sse, body->data + at, body->len - at, &item);
-
-		if (n < 0)
-			return cay_fail(err, CAY_E_MISBEHAVED,
-					"the server sent an event that is too large");
-		at += (size_t)n;
-		if (item.event)
-			r = cmd_events_handle_sse(t, &item, err);
-	}
-	buf_clear(body);
-	return r;
 }
 
 /* Read one connection until it breaks; never returns 0. */
@@ -210,7 +189,7 @@ static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
 	if (r >= 0)
 		r = cmd_events_print_heading(t, err);
 	while (r >= 0) {
-		r = cmd_events_handle_body(t, &sse, &h.body, err);
+		r = sse_read_body(&sse, &h.body, cmd_events_handle_sse, t, err);
 		if (r >= 0 && h.reply_complete)
 			return cay_fail(err, CAY_E_UNAVAILABLE, "the event stream ended");
 		if (r >= 0)

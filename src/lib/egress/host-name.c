@@ -79,13 +79,15 @@ ssize_t host_name_read_wire(const uint8_t *p, size_t n, struct host_name *ret)
 	return (ssize_t)at + 1;
 }
 
-bool host_name_eq(const struct host_name *a, const struct host_name *b)
+bool host_name_eq(const struct host_name *name, struct slice text)
 {
-	return a->n == b->n && memcmp(a->text, b->text, a->n) == 0;
+	return slice_eq((struct slice){ name->text, name->n }, text);
 }
 
-bool host_name_is_below(const struct host_name *name, const struct host_name *parent)
+bool host_name_is_below(const struct host_name *name, struct slice parent)
 {
-	return name->n > parent->n + 1 && name->text[name->n - parent->n - 1] == '.' &&
-	       memcmp(name->text + name->n - parent->n, parent->text, parent->n) == 0;
+	const char *end = name->text + name->n;
+
+	return parent.n && name->n > parent.n + 1 && *(end - parent.n - 1) == '.' &&
+	       memcmp(end - parent.n, parent.p, parent.n) == 0;
 }

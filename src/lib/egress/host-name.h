@@ -25,7 +25,7 @@ struct host_name {
 /* Of a question of DNS: labels with their lengths, ended by 0.  Returns how many bytes it takes,
  * -EINVAL if that is no name, -EBADMSG if the bytes end early or refer elsewhere. */
 [[nodiscard]] ssize_t host_name_read_wire(const uint8_t *p, size_t n, struct host_name *ret);
-bool host_name_eq(const struct host_name *a, const struct host_name *b);
+bool host_name_eq(const struct host_name *name, struct slice text);
 /* Whether it ends with '.' and parent, at any depth. */
-bool host_name_is_below(const struct host_name *name, const struct host_name *parent);
+bool host_name_is_below(const struct host_name *name, struct slice parent);
 #endif

@@ -286,16 +286,15 @@ static bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
 static bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
 			  const struct host_name *name)
 {
-	const char *end = name->text + name->n;
+	struct slice text = { policy.p + row->at, row->n };
 
 	switch ((enum egress_target_kind)row->kind) {
 	case EGRESS_TO_NAMES:
 		return true;
 	case EGRESS_TO_NAME:
-		return name->n == row->n && memcmp(name->text, policy.p + row->at, row->n) == 0;
+		return host_name_eq(name, text);
 	case EGRESS_TO_BELOW:
-		return name->n > row->n + 1 && end[-row->n - 1] == '.' &&
-		       memcmp(end - row->n, policy.p + row->at, row->n) == 0;
+		return host_name_is_below(name, text);
 	case EGRESS_TO_NET:
 	case EGRESS_TARGET_NUM:
 		break;

@@ -9,6 +9,7 @@
 #define HELD_MAX KIB(4)
 #define PIECES_MAX 3
 #define REST_MAX KIB(64)
+#define EVENT_MAX KIB(128)
 
 static void reply_hold_bytes(struct server_conn *c, const uv_buf_t *v, unsigned n)
 {
@@ -317,6 +318,24 @@ bool request_write_stream(struct request *rq, const void *p, size_t n)
 	if (c->want_drain && rq->actor.scope == SCOPE_PUBLIC)
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
 	return c->want_drain || c->closing;
+}
+
+int request_write_event(struct request *rq, const struct field_table *t, const void *value,
+			bool *ret_full)
+{
+	auto_buf event = BUF_INIT(EVENT_MAX);
+	struct jw w = jw_to(&event);
+	int r = buf_puts(&event, "data: ");
+
+	if (r >= 0) {
+		field_encode(t, NULL, value, &w);
+		r = jw_finish(&w);
+	}
+	if (r >= 0)
+		r = buf_puts(&event, "\n\n");
+	if (r >= 0)
+		*ret_full = request_write_stream(rq, event.data, event.len);
+	return r;
 }
 
 void request_end_stream(struct request *rq)

@@ -190,6 +190,9 @@ void request_no_memory(struct request *rq);
 void request_start_stream(struct request *rq, int status, const char *media, uint64_t length);
 /* True: stop, and continue at drain.  A lost connection is reported later, by gone. */
 bool request_write_stream(struct request *rq, const void *p, size_t n);
+/* The same for a server-sent event that has this as JSON; *ret_full as above. */
+[[nodiscard]] int request_write_event(struct request *rq, const struct field_table *t,
+				      const void *value, bool *ret_full);
 size_t request_queued_bytes(const struct request *rq);
 void request_end_stream(struct request *rq);
 /* Close the connection: the reply cannot be completed. */

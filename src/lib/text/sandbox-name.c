@@ -6,7 +6,7 @@
 #include "base/id.h"
 #include "text/percent.h"
 
-/* What nobody sees, or what moves other characters: Unicode's controls, format characters and
+/* Invisible characters, and those that move others: Unicode's controls, format characters and
  * line separators, and code points that are no characters.  In order. */
 static const struct {
 	uint32_t from, to;

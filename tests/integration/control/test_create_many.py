@@ -64,8 +64,10 @@ def test_repeated_it_has_the_same_sandboxes(own):
 def test_what_a_quota_refuses_is_an_outcome():
     with cay.Cay(BUILD, env={"CAY_LIMITS_TENANT": "5"}) as c:
         c.image_import("tiny", tiny())
-        rows = many(c, 8)
+        rows = many(c, 8, key="k")
         assert len(ids(rows)) == 5
+        assert {r["index"]: r["sandbox"]["id"] for r in many(c, 8, key="k") if "sandbox" in r} == \
+            {r["index"]: r["sandbox"]["id"] for r in rows if "sandbox" in r}, "repeated with the quota used up"
         errors = [r["error"] for r in rows if "error" in r]
         assert [(e["code"], e["blame"]) for e in errors] == [("limit_exceeded", "limit")] * 3 and all(e["hint"] and e["request_id"] for e in errors)
 
@@ -133,6 +135,20 @@ def test_a_client_that_leaves_stops_what_has_not_begun(own):
     nothing_is_left(own)
 
 
+def test_a_key_that_is_revoked_creates_no_more(own):
+    tenant = own.call("POST", "/v1/tenants", {"name": "revoked"})["id"]
+    made = own.call("POST", "/v1/keys", {"tenant": tenant, "name": "short", "scope": "write"})
+    who = own.edge(actor("write", tenant, made["key"]["id"]), made["secret"])
+    own.daemons["cay-keeper"].send_signal(signal.SIGSTOP)
+    reply = who.open("POST", PATH, {"count": 60, "sandbox": {"image": "tiny"}}, {}, 120)
+    wait_for("as many as can be under way", lambda: len(own.call("GET", f"/v1/sandboxes?tenant={tenant}")["sandboxes"]) >= AT_ONCE, 30)
+    own.call("POST", f"/v1/keys/{made['key']['id']}/revoke")
+    own.daemons["cay-keeper"].send_signal(signal.SIGCONT)
+    rows = outcomes(reply)
+    assert len(rows) == 60 and len(ids(rows)) == AT_ONCE
+    assert {r["error"]["code"] for r in rows if "error" in r} == {"unauthenticated"}
+
+
 def test_cut_off_by_a_crash_it_is_repeated_without_doubles(own):
     for at in (5, 20, 35):
         key, run, body = f"k{at}", f"r{at}", {"count": 50, "sandbox": {"image": "tiny", "labels": {"run": f"r{at}"}}}
@@ -143,7 +159,7 @@ def test_cut_off_by_a_crash_it_is_repeated_without_doubles(own):
         rows = outcomes(own.open("POST", PATH, body, {"Idempotency-Key": key}, 120))
         assert len(set(ids(rows))) == 50 and not [r for r in rows if "error" in r]
         by_index = {r["index"]: r["sandbox"]["id"] for r in rows}
-        assert all(by_index[r["index"]] == r["sandbox"]["id"] for r in seen), "what was told holds"
+        assert all(by_index[r["index"]] == r["sandbox"]["id"] for r in seen), "an outcome that was sent stays true"
         wait_for("no other", lambda: live(own, run) == set(by_index.values()), 30)
         own.call("DELETE", f"/v1/sandboxes?label=run%3D{run}&limit=200")
 

@@ -196,6 +196,8 @@ def test_when_it_is_empty(daemon, kind):
     refused("invalid_argument", pool, daemon, kind, min=1, on_empty="wait")
     pool(daemon, kind, min=0, on_empty="fail")
     refused("no_capacity", daemon.call, "POST", "/v1/sandboxes", {"template": kind["name"]})
+    reply = daemon.open("POST", "/v1/sandboxes", {"template": kind["name"]})
+    assert reply.read() and reply.headers["Retry-After"] == "1"
     pool(daemon, kind, min=0, max=1, on_empty="create")
     daemon.call("POST", "/v1/sandboxes", {"template": kind["name"]})
     refused("no_capacity", daemon.call, "POST", "/v1/sandboxes", {"template": kind["name"]})

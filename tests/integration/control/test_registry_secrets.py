@@ -197,7 +197,7 @@ def dies(c, fault):
 
 @pytest.mark.parametrize("point", ["write:created", "write:filled", "write:renamed"])
 def test_a_kill_while_they_are_sealed_loses_nothing(node, point):
-    """At each write of the start: what is there is whole, and the next start completes it."""
+    """At each write of the start: every file is whole, and the next start completes the sealing."""
     stop(node)
     deaths = 0
     for n in range(1, 20):

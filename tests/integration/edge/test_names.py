@@ -79,13 +79,13 @@ def test_a_path_is_decoded_once_and_strictly(node):
 
 
 def test_every_operation_takes_a_name(node):
-    """The reply to a name that nobody has is the one to an id that nobody has."""
+    """An unknown name gets the reply of an unknown id."""
     me, tried = node.door(), 0
     for op in routes(node):
         if "{sandbox}" not in op.path:
             continue
         answers = []
-        for who in (ABSENT, "nobody%20has%20this"):
+        for who in (ABSENT, "an%20unknown%20name"):
             reply = me.open(op.method, op.target(sandbox=who), op.body)
             answers.append((reply.status, json.loads(reply.read() or b"{}").get("error", {}).get("code")))
         assert answers[0] == answers[1] and answers[0][0] >= 400, (op.name, answers)
@@ -163,7 +163,7 @@ def test_audit_and_log_have_the_id():
         box = me.create("tiny", name="Nämé 'n \"quotes\"")
         me.call("POST", at("Nämé 'n \"quotes\"", "/labels"), {"labels": {"a": "b"}})
         with contextlib.suppress(ApiError):
-            me.call("DELETE", at("nobody has this"))
+            me.call("DELETE", at("an unknown name"))
         me.call("DELETE", at("Nämé 'n \"quotes\""))
         records = node.call("GET", "/v1/audit?limit=100")["records"]
         of = [(r["op"], r.get("target")) for r in records if r["op"] in ("sandbox.labels", "sandbox.delete")]
