@@ -127,11 +127,11 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 
 /* route.c: the handler of all operations, and conf->find_special. */
 request_fn route_request;
-/* False: the sandbox is not running or has that many requests, and the request was refused. */
 /* Whether it is the tenant's, and of the actor's group. */
 bool route_actor_has_sandbox(const struct actor *a, const struct control_state_sandbox *s);
 /* Find the sandbox of the tenant whose name the path has. */
 void route_resolve_name(struct edge *e, struct request *rq);
+/* False: the sandbox is not running or has that many requests, and the request was refused. */
 bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 

@@ -240,9 +240,9 @@ void route_request(struct request *rq, void *arg)
 		return;
 	}
 	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
-	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent; of
-	 * one that ends it knows who is to blame */
-	if (!s || s->state == SB_ENDING || !route_actor_has_sandbox(&rq->actor, s))
+	/* what was pushed may be old, and control may know that the sandbox runs; it reports a
+	 * foreign one as absent, and it knows who is to blame for an end */
+	if (!s || s->state != SB_RUNNING || !route_actor_has_sandbox(&rq->actor, s))
 		route_to_control(e, rq);
 	else if (route_check_sandbox(rq, s, INSIDE_MAX))
 		route_to_sandbox(e, rq, s);

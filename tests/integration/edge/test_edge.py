@@ -810,3 +810,17 @@ def test_one_that_ends_is_blamed_as_its_end_is(own):
     finally:
         keeper.send_signal(signal.SIGCONT)
     wait_for("its end", lambda: me.get(box)["state"] == "failed", 30)
+
+
+def test_of_one_that_is_paused_control_answers(own):
+    """An edge may know an old state only, so it refuses nothing by it: control says what the state is."""
+    me = own.door()
+    box = me.create("tiny")
+    me.call("POST", f"/v1/sandboxes/{box}/pause")
+    with pytest.raises(ApiError) as e:
+        me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["true"]})
+    error = json.loads(e.value.body)["error"]
+    assert (error["code"], error["message"]) == ("wrong_state", "the sandbox is paused; resume it first"), error
+    me.call("POST", f"/v1/sandboxes/{box}/resume")
+    assert me.exec(box, ["echo", "back"]).text == "back\n"
+    me.delete(box)

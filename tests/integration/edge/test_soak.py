@@ -242,7 +242,9 @@ def judge(injector, errors):
     """Errors that the clients saw, which all come of kills: they must be ours, and in time."""
     wrong = [(kind, error) for kind, begun, ended, error in errors
              if error["blame"] != "infra" or not injector.was_down(begun, ended)]
-    assert not wrong, (len(wrong), wrong[:5])
+    for kind, error in wrong[:20]:
+        print(f"SOAK|wrong|{kind}: {error}")
+    assert not wrong, len(wrong)
 
 
 @pytest.mark.alone
