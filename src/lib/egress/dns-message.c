@@ -338,7 +338,7 @@ void dns_query_write(const struct host_name *name, enum dns_type type, uint16_t 
 {
 	struct dns_writer out = { .p = ret->bytes, .max = sizeof(ret->bytes) };
 	struct dns_head head = { id, FLAG_RECURSE, { 1, 0, 0, 1 } };
-	char text[HOST_NAME_MAX_LEN];
+	char text[HOST_NAME_MAX_LEN] = {};
 
 	for (size_t i = 0; i < name->n; i++) {
 		char c = name->text[i];
