@@ -54,8 +54,7 @@ int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret)
 	return 0;
 }
 
-/* Not synced: no sandbox survives a power loss, and one with an incomplete record is only there to
- * be removed. */
+/* Not synced: no sandbox survives a power loss; one with an incomplete record is only removed. */
 static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err *err)
 {
 	auto_close int fd = path_open(sb->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);

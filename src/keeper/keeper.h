@@ -49,6 +49,7 @@ struct keeper {
 	struct cgroup workers;      /* WORKERS_CGROUP: all processes that act for a client */
 	struct cgroup trash_cgroup; /* the process that empties the trash */
 	struct mount_stage stage;
+	struct buf filter; /* for runtimes that take it */
 	uint32_t runtimes; /* a bit for each usable row of runtimes[] */
 };
 

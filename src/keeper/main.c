@@ -44,8 +44,7 @@ static const struct {
 	{ PULLER_DIR, true, PULLER, 02750, 0 }, /* its socket gets the group of cayd */
 };
 
-/* An existing directory must have the right owner: another user who can write beside it could have
- * created it. */
+/* An existing directory must have the right owner: another user could have created it before. */
 static int keeper_make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
 			   struct cay_err *err)
 {
@@ -161,6 +160,8 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 		r = mount_stage_create(stage.data, k->settings.init_path, &k->stage, err);
 	if (r < 0)
 		return r;
+	if (oci_filter_compile(&k->filter) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot compile the filter of sandboxes");
 	k->runtimes = runtime_probe_all(k);
 	if (!k->runtimes)
 		log_error(&k->log, "no runtime passes its probes: no sandbox can be started");
@@ -179,6 +180,7 @@ int main(int argc, char **argv)
 	k.argc = argc;
 	k.argv = argv;
 	k.workers = k.trash_cgroup = CGROUP_INIT;
+	k.filter = BUF_INIT(OCI_FILTER_MAX);
 	r = daemon_parse_options(argc, argv, &k.settings, &err);
 	if (r > 0)
 		return 0; /* --check */

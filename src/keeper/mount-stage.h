@@ -41,8 +41,7 @@ struct mount_stage {
 	int state, bundle; /* STAGE_STATE and STAGE_BUNDLE, usable outside the namespace */
 };
 
-/* at: an existing directory to mount it on, in a new namespace; init_path: the program that becomes
- * PID 1. */
+/* at: an existing directory to mount it on, in a new namespace; init_path: the program of PID 1. */
 [[nodiscard]] int mount_stage_create(const char *at, const char *init_path, struct mount_stage *ret,
 				     struct cay_err *err);
 /* Remove a runtime's bundle and state of one sandbox. */

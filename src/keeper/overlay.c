@@ -258,8 +258,7 @@ static int overlay_mount_as_sandbox_root(const struct overlay *o, uint32_t live,
 	return r;
 }
 
-/* Clone each writable path while the root is writable; make the root read-only; mount the
- * clones. */
+/* Clone the writable paths while the root is writable; make it read-only; mount the clones. */
 static int overlay_make_root_readonly(const int at[static WRITABLE_NUM])
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };

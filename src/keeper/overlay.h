@@ -33,8 +33,8 @@ struct overlay_options {
 [[nodiscard]] int overlay_open(const struct keeper *k, const struct sandbox *sb,
 			       const struct overlay_options *how, struct overlay *ret,
 			       struct cay_err *err);
-/* Call on the stage: mount it on STAGE_ROOT, and refuse one whose mount targets are not plain
- * directories. */
+/* Call on the stage: mount it on STAGE_ROOT; refuse one with mount targets that are no directories.
+ */
 [[nodiscard]] int overlay_mount(const struct overlay *r, uint32_t live,
 				const struct overlay_options *how, struct cay_err *err);
 /* Only that check. */

@@ -57,8 +57,7 @@ static int proc_view_write_cpuinfo(int dir, unsigned n)
 	return r < 0 ? r : path_write_atomic(dir, "cpuinfo", text.data, text.len, 0444);
 }
 
-/* Without times, which are the machine's; with the boot time, from which ages of processes are
- * computed. */
+/* Without times, which are the machine's; with the boot time: ages of processes count from it. */
 static int proc_view_write_stat(int dir, unsigned n)
 {
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

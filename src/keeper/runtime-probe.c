@@ -122,6 +122,7 @@ static int probe_start_runtime(const struct keeper *k, const struct runtime *rt,
 				.root = STAGE_ROOT,
 				.shm_bytes = MIB(1),
 				.nofile = 1024,
+				.filter = rt->takes_filter ? k->filter.data : NULL,
 				.args = probe_init_args };
 	auto_close int bundle = keeper_start_write_bundle(&k->stage, &o, err);
 	struct runtime_run job = { .runtime = rt,

@@ -15,8 +15,8 @@
 #include "keeper/mount-stage.h"
 
 const struct runtime runtimes[RUNTIME_NUM] = {
-	[RUNTIME_CRUN] = { "crun", "/usr/bin/crun", "--cgroup-manager=disabled", true },
-	[RUNTIME_RUNC] = { "runc", "/usr/sbin/runc", NULL, false },
+	[RUNTIME_CRUN] = { "crun", "/usr/bin/crun", "--cgroup-manager=disabled", true, true },
+	[RUNTIME_RUNC] = { "runc", "/usr/sbin/runc", NULL, false, false },
 };
 
 #define SAID_MAX 160

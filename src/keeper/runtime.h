@@ -16,8 +16,8 @@
 struct runtime {
 	const char *name, *path;
 	const char *option;     /* before the subcommand, or NULL */
-	bool in_sandbox_cgroup; /* started in the sandbox's cgroup; else it moves PID 1 there itself
-				 */
+	bool takes_filter;      /* compiled, in an annotation */
+	bool in_sandbox_cgroup; /* started in the sandbox's cgroup; else it moves PID 1 there */
 };
 
 extern const struct runtime runtimes[RUNTIME_NUM];

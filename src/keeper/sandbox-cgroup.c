@@ -220,8 +220,7 @@ int sandbox_cgroup_find_tenant(const struct cgroups *all, const struct id *sandb
 	return r;
 }
 
-/* v1 refuses a limit below the usage when nothing more can be reclaimed; v2 would kill a process
- * instead. */
+/* v1 refuses a limit below the usage when nothing more can be reclaimed; v2 would kill. */
 static int sandbox_cgroup_reclaim_memory(int fd, uint64_t bytes)
 {
 	uint64_t now = 0;

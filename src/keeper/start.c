@@ -203,6 +203,7 @@ static int keeper_start_run_on_stage(const struct keeper *k, const struct sandbo
 				.root = STAGE_ROOT,
 				.shm_bytes = q->shm_bytes,
 				.nofile = q->nofile,
+				.filter = runtimes[q->runtime].takes_filter ? k->filter.data : NULL,
 				.args = args };
 	struct runtime_run run = { .runtime = &runtimes[q->runtime],
 				   .name = sb->name,

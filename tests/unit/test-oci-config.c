@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -6,13 +10,14 @@
 #include <sys/socket.h>
 
 #include "oci/oci-config.h"
+#include "text/base64.h"
 #include "text/json.h"
 #include "unit.h"
 
 static const char *const args[] = { OCI_INIT, NULL };
 static const struct json_limits limits = { MIB(1), 16, 10000 };
 
-static json_t *write_config(bool own_network)
+static json_t *write_config_with(bool own_network, const char *filter)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&text);
@@ -22,6 +27,7 @@ static json_t *write_config(bool own_network)
 				.shm_bytes = 2147483648,
 				.nofile = 5000,
 				.args = args,
+				.filter = filter,
 				.own_network = own_network };
 	json_t *j = NULL;
 
@@ -29,6 +35,11 @@ static json_t *write_config(bool own_network)
 	assert_int_equal(jw_finish(&w), 0);
 	assert_int_equal(json_parse((struct slice){ text.data, text.len }, &limits, &j, NULL), 0);
 	return j;
+}
+
+static json_t *write_config(bool own_network)
+{
+	return write_config_with(own_network, NULL);
 }
 
 static const json_t *at(const json_t *j, const char *path)
@@ -217,6 +228,89 @@ static void dangerous_calls_are_not_allowed(void **)
 	}
 }
 
+/* The compiled filter, and the kernel's rules for running it. */
+static struct {
+	uint8_t text[BASE64_BYTES(OCI_FILTER_MAX)];
+	struct sock_filter code[BPF_MAXINSNS];
+	size_t n;
+} program;
+
+static void compile_filter(void)
+{
+	auto_buf text = BUF_INIT(OCI_FILTER_MAX);
+	size_t bytes;
+
+	assert_int_equal(oci_filter_compile(&text), 0);
+	assert_int_equal(base64_decode(text.data, text.len, program.text, &bytes), 0);
+	assert_int_equal(bytes % sizeof(struct sock_filter), 0);
+	assert_in_range(bytes, 1, sizeof(program.code));
+	memcpy(program.code, program.text, bytes);
+	program.n = bytes / sizeof(struct sock_filter);
+}
+
+static bool jump_taken(uint16_t code, uint32_t a, uint32_t k)
+{
+	switch (BPF_OP(code)) {
+	case BPF_JA:
+		return true;
+	case BPF_JEQ:
+		return a == k;
+	case BPF_JGT:
+		return a > k;
+	case BPF_JGE:
+		return a >= k;
+	case BPF_JSET:
+		return a & k;
+	default:
+		fail_msg("unknown jump %x", code);
+		return false;
+	}
+}
+
+/* One that the kernel would not load, or that does not end, fails. */
+static uint32_t run_filter(uint32_t arch, uint32_t nr, const uint64_t given[static 6])
+{
+	struct seccomp_data data = { .nr = (int)nr, .arch = arch };
+	uint32_t a = 0;
+
+	if (!program.n)
+		compile_filter();
+	memcpy(data.args, given, sizeof(data.args));
+	for (size_t at = 0; at < program.n; at++) {
+		const struct sock_filter *f = &program.code[at];
+
+		switch (BPF_CLASS(f->code)) {
+		case BPF_RET:
+			assert_int_equal(f->code, BPF_RET | BPF_K);
+			return f->k;
+		case BPF_LD:
+			assert_int_equal(f->code, BPF_LD | BPF_W | BPF_ABS);
+			assert_in_range(f->k, 0, sizeof(data) - sizeof(a));
+			memcpy(&a, (const char *)&data + f->k, sizeof(a));
+			break;
+		case BPF_ALU:
+			assert_int_equal(f->code, BPF_ALU | BPF_AND | BPF_K);
+			a &= f->k;
+			break;
+		case BPF_JMP:
+			if (BPF_OP(f->code) == BPF_JA)
+				at += f->k;
+			else
+				at += jump_taken(f->code, a, f->k) ? f->jt : f->jf;
+			break;
+		default:
+			fail_msg("unknown instruction %x", f->code);
+		}
+	}
+	fail_msg("the filter has no end");
+	return 0;
+}
+
+static uint32_t native_arch(void)
+{
+	return seccomp_arch_native() == SCMP_ARCH_X86_64 ? AUDIT_ARCH_X86_64 : AUDIT_ARCH_AARCH64;
+}
+
 static bool condition_holds(const json_t *c, const uint64_t given[static 6])
 {
 	uint64_t arg = given[json_integer_value(json_object_get(c, "index"))];
@@ -230,24 +324,122 @@ static bool condition_holds(const json_t *c, const uint64_t given[static 6])
 	return arg == value;
 }
 
-/* By a rule that allows it; what a rule without arguments says of it is no part of these tests. */
+static bool rule_holds(const json_t *rule, const char *name, const uint64_t given[static 6])
+{
+	bool holds = has(json_object_get(rule, "names"), NULL, name);
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach(json_object_get(rule, "args"), i, c) holds =
+		holds && condition_holds(c, given);
+	return holds;
+}
+
+/* What the rules say, as text: first those that allow. */
+static uint32_t rules_decide(const json_t *config, const char *name, const uint64_t given[static 6])
+{
+	const json_t *rules = at(config, "linux.seccomp.syscalls"), *rule;
+	uint32_t error = (uint32_t)json_integer_value(at(config, "linux.seccomp.defaultErrnoRet"));
+	size_t i;
+
+	json_array_foreach(rules, i, rule)
+	{
+		const char *action = json_string_value(json_object_get(rule, "action"));
+
+		if (!rule_holds(rule, name, given))
+			continue;
+		if (str_eq(action, "SCMP_ACT_ALLOW"))
+			return SECCOMP_RET_ALLOW;
+		assert_string_equal(action, "SCMP_ACT_ERRNO");
+		error = (uint32_t)json_integer_value(json_object_get(rule, "errnoRet"));
+	}
+	return SECCOMP_RET_ERRNO | error;
+}
+
+/* By the rules, and by the compiled filter as well. */
 static bool is_allowed(const json_t *config, const char *name, const uint64_t given[static 6])
 {
-	const json_t *rules = at(config, "linux.seccomp.syscalls"), *rule, *c;
+	int nr = seccomp_syscall_resolve_name(name);
+	uint32_t says = rules_decide(config, name, given);
+
+	if (nr >= 0 && run_filter(native_arch(), (uint32_t)nr, given) != says)
+		fail_msg("the filter differs from the rules in %s(%" PRIx64 ", %" PRIx64
+			 ", %" PRIx64 ", %" PRIx64 ")",
+			 name, given[0], given[1], given[2], given[3]);
+	return says == SECCOMP_RET_ALLOW;
+}
+
+/* Numbers that nothing has a name for fail as any call without a rule. */
+static void the_filter_decides_every_number(void **)
+{
+	static const uint64_t none[6] = {};
+	auto_json j = write_config(false);
+	unsigned known = 0;
+
+	for (uint32_t nr = 0; nr < 1024; nr++) {
+		char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)nr);
+
+		if (name)
+			(void)is_allowed(j, name, none);
+		else
+			row_check(nr, run_filter(native_arch(), nr, none) ==
+					      (SECCOMP_RET_ERRNO | ENOSYS));
+		known += name != NULL;
+		free(name);
+	}
+	assert_true(known > 250);
+	assert_int_equal(run_filter(AUDIT_ARCH_I386, 1, none), SECCOMP_RET_KILL);
+	assert_int_equal(run_filter(AUDIT_ARCH_ARM, 1, none), SECCOMP_RET_KILL);
+	if (native_arch() == AUDIT_ARCH_X86_64) /* the x32 ABI */
+		assert_int_equal(run_filter(AUDIT_ARCH_X86_64, 0x40000001, none), SECCOMP_RET_KILL);
+}
+
+/* Around every value that a rule names: met, and each of some bits wrong. */
+static void the_filter_is_the_rules(void **)
+{
+	static const unsigned bits[] = { 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+					 12, 13, 14, 15, 16, 17, 28, 29, 30, 31, 32, 63 };
+	auto_json j = write_config(false);
+	const json_t *rules = at(j, "linux.seccomp.syscalls"), *rule, *c;
 	size_t i, k;
 
 	json_array_foreach(rules, i, rule)
 	{
+		const char *name =
+			json_string_value(json_array_get(json_object_get(rule, "names"), 0));
 		const json_t *list = json_object_get(rule, "args");
-		bool holds = str_eq(json_string_value(json_object_get(rule, "action")),
-				    "SCMP_ACT_ALLOW") &&
-			     has(json_object_get(rule, "names"), NULL, name);
+		uint64_t given[6] = {};
 
-		json_array_foreach(list, k, c) holds = holds && condition_holds(c, given);
-		if (holds)
-			return true;
+		json_array_foreach(list, k, c)
+		{
+			bool masked = str_eq(json_string_value(json_object_get(c, "op")),
+					     "SCMP_CMP_MASKED_EQ");
+
+			given[json_integer_value(json_object_get(c, "index"))] =
+				(uint64_t)json_integer_value(
+					json_object_get(c, masked ? "valueTwo" : "value"));
+		}
+		(void)is_allowed(j, name, given);
+		json_array_foreach(list, k, c) for (size_t b = 0; b < ARRAY_SIZE(bits); b++)
+		{
+			uint64_t *arg = &given[json_integer_value(json_object_get(c, "index"))];
+
+			*arg ^= UINT64_C(1) << bits[b];
+			(void)is_allowed(j, name, given);
+			*arg ^= UINT64_C(1) << bits[b];
+		}
 	}
-	return false;
+}
+
+/* Either the rules or the filter, never neither. */
+static void a_runtime_gets_the_filter(void **)
+{
+	auto_json j = write_config_with(false, "QUJD");
+
+	assert_null(json_object_get(at(j, "linux"), "seccomp"));
+	assert_string_equal(json_string_value(json_object_get(at(j, "annotations"),
+							      "run.oci.seccomp_bpf_data")),
+			    "QUJD");
 }
 
 /* Linux's numbers, from its headers and not from ours. */
@@ -318,6 +510,9 @@ int main(void)
 		cmocka_unit_test(a_request_sets_shm_and_open_files),
 		cmocka_unit_test(every_system_call_has_a_name),
 		cmocka_unit_test(dangerous_calls_are_not_allowed),
+		cmocka_unit_test(the_filter_decides_every_number),
+		cmocka_unit_test(the_filter_is_the_rules),
+		cmocka_unit_test(a_runtime_gets_the_filter),
 		cmocka_unit_test(ioctls_of_the_host_are_denied),
 		cmocka_unit_test(out_of_band_bytes_are_denied),
 		cmocka_unit_test(the_limit_of_cores_stays),

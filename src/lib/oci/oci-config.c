@@ -150,7 +150,8 @@ static void oci_config_write_linux(const struct oci_config *o, struct jw *w)
 	jw_end(w);
 	oci_config_write_list(w, "maskedPaths", masked, ARRAY_SIZE(masked));
 	oci_config_write_list(w, "readonlyPaths", read_only, ARRAY_SIZE(read_only));
-	oci_config_write_seccomp(w);
+	if (!o->filter)
+		oci_config_write_seccomp(w);
 	jw_end(w);
 }
 
@@ -165,5 +166,10 @@ void oci_config_write(const struct oci_config *o, struct jw *w)
 	jw_str(w, "hostname", o->name);
 	oci_config_write_mounts(o, w);
 	oci_config_write_linux(o, w);
+	if (o->filter) {
+		jw_object_begin(w, "annotations");
+		jw_str(w, "run.oci.seccomp_bpf_data", o->filter);
+		jw_end(w);
+	}
 	jw_end(w);
 }

@@ -13,6 +13,7 @@
 #define OCI_SOURCE_DEV "/see/dev"
 #define OCI_SOURCE_SYS "/see/sys"
 #define OCI_INIT "/dev/cay/init"
+#define OCI_FILTER_MAX KIB(44) /* 4,096 instructions, the kernel's maximum, in base64 */
 
 struct oci_config {
 	uint32_t host_id_base; /* host id of root inside; 65,536 ids from there */
@@ -22,6 +23,8 @@ struct oci_config {
 	uint32_t nofile;
 	/* Program and arguments; cay-init in every sandbox, others in probes and benches. */
 	const char *const *args;
+	/* From oci_filter_compile(), for runtimes that take it; NULL: the rules as text. */
+	const char *filter;
 	/* A network namespace created by the runtime instead of the caller's: for comparison
 	 * with a bare runtime. */
 	bool own_network;
@@ -30,4 +33,7 @@ struct oci_config {
 void oci_config_write(const struct oci_config *o, struct jw *w);
 /* "seccomp": the allowed system calls (syscalls.def). */
 void oci_config_write_seccomp(struct jw *w);
+/* The same as a program for the kernel, in base64: crun takes it as an annotation and need not read
+ * 14 KiB of rules in every start. */
+[[nodiscard]] int oci_filter_compile(struct buf *ret);
 #endif

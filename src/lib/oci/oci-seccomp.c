@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "oci/oci-seccomp.h"
+
 #include <errno.h>
 #include <linux/netlink.h>
 #include <sched.h>
@@ -46,26 +48,14 @@ enum protocol { ICMP = 1, TCP = 6, UDP = 17, ICMP6 = 58 };
 enum flag { OOB = 1 };
 enum rlimit_resource { CORE = 4, RESOURCE_MASK = 15 };
 
-struct seccomp_condition {
-	unsigned arg;
-	const char *op;
-	uint64_t value, value_two; /* of MASKED_EQ: the mask and what is left */
-};
-
-#define EQ(arg, value) { arg, "SCMP_CMP_EQ", value, 0 }
-#define BITS(arg, mask, value) { arg, "SCMP_CMP_MASKED_EQ", mask, value }
+#define EQ(arg, value) { arg, false, value, 0 }
+#define BITS(arg, mask, value) { arg, true, mask, value }
 #define FAMILY(family, type, protocol) \
 	{ "socket", { EQ(0, family), BITS(1, TYPE_MASK, type), EQ(2, protocol) }, 3 }
 /* Any limit but that of cores, whatever the bits that the kernel ignores. */
 #define NOT_CORE(name, arg) \
 	{ name, { BITS(arg, 8, 8) }, 1 }, { name, { BITS(arg, 4, 0) }, 1 }, \
 		{ name, { BITS(arg, 2, 2) }, 1 }, { name, { BITS(arg, 1, 1) }, 1 }
-
-struct seccomp_rule {
-	const char *name;
-	struct seccomp_condition when[3];
-	unsigned n;
-};
 
 /* Allowed when every condition of a row holds; several rows are alternatives.  A condition on a
  * number of which the kernel takes 32 bits looks at no others. */
@@ -125,35 +115,6 @@ static const uint16_t ioctls_denied[] = {
 	0x89a0, 0x89a1, 0x89a2, 0x89a3, /* SIOCBR*: load the bridge module */
 };
 
-static void oci_seccomp_begin_rule(struct jw *w, const char *action)
-{
-	jw_object_begin(w, NULL);
-	jw_str(w, "action", action);
-	jw_array_begin(w, "names");
-}
-
-static void oci_seccomp_write_rule(struct jw *w, const struct seccomp_rule *rule, bool allow)
-{
-	oci_seccomp_begin_rule(w, allow ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
-	jw_str(w, NULL, rule->name);
-	jw_end(w);
-	if (!allow)
-		jw_u64(w, "errnoRet", 0);
-	jw_array_begin(w, "args");
-	for (unsigned k = 0; k < rule->n; k++) {
-		const struct seccomp_condition *c = &rule->when[k];
-
-		jw_object_begin(w, NULL);
-		jw_u64(w, "index", c->arg);
-		jw_u64(w, "value", c->value);
-		jw_u64(w, "valueTwo", c->value_two);
-		jw_str(w, "op", c->op);
-		jw_end(w);
-	}
-	jw_end(w);
-	jw_end(w);
-}
-
 static bool oci_seccomp_denies_ioctl(uint32_t from, unsigned free_bits)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ioctls_denied); i++)
@@ -165,33 +126,82 @@ static bool oci_seccomp_denies_ioctl(uint32_t from, unsigned free_bits)
 /* A rule cannot name two values that one argument must not have, so the others are allowed: by
  * every largest block of numbers, from `from` and with its last bits free, that has no denied
  * number. */
-static void oci_seccomp_write_ioctls(struct jw *w, uint32_t from, unsigned free_bits)
+static int oci_seccomp_each_ioctl(seccomp_rule_fn *fn, void *arg, uint32_t from, unsigned free_bits)
 {
 	uint32_t mask = (UINT32_C(1) << IOCTL_BITS) - (UINT32_C(1) << free_bits);
+	int r;
 
-	if (!oci_seccomp_denies_ioctl(from, free_bits)) {
-		oci_seccomp_write_rule(
-			w, &(struct seccomp_rule){ "ioctl", { BITS(1, mask, from) }, 1 }, true);
-	} else if (free_bits) {
-		oci_seccomp_write_ioctls(w, from, free_bits - 1);
-		oci_seccomp_write_ioctls(w, from | UINT32_C(1) << (free_bits - 1), free_bits - 1);
-	}
+	if (!oci_seccomp_denies_ioctl(from, free_bits))
+		return fn(arg, &(struct seccomp_rule){ "ioctl", { BITS(1, mask, from) }, 1 },
+			  SECCOMP_ALLOW);
+	if (!free_bits)
+		return 0;
+	r = oci_seccomp_each_ioctl(fn, arg, from, free_bits - 1);
+	return r < 0 ? r
+		     : oci_seccomp_each_ioctl(fn, arg, from | UINT32_C(1) << (free_bits - 1),
+					      free_bits - 1);
 }
 
-static void oci_seccomp_write_conditional(struct jw *w)
+static int oci_seccomp_each_conditional(seccomp_rule_fn *fn, void *arg)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(conditional); i++)
-		oci_seccomp_write_rule(w, &conditional[i], true);
-	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
-		oci_seccomp_write_rule(w, &ignored[i], false);
-	oci_seccomp_write_ioctls(w, 0, IOCTL_BITS);
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(conditional); i++)
+		r = fn(arg, &conditional[i], SECCOMP_ALLOW);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(ignored); i++)
+		r = fn(arg, &ignored[i], 0);
+	return r < 0 ? r : oci_seccomp_each_ioctl(fn, arg, 0, IOCTL_BITS);
+}
+
+int oci_seccomp_each_rule(seccomp_rule_fn *fn, void *arg)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(allowed); i++)
+		if (allowed[i])
+			r = fn(arg, &(struct seccomp_rule){ .name = allowed[i] }, SECCOMP_ALLOW);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(denied); i++)
+		r = fn(arg, &(struct seccomp_rule){ .name = denied[i] }, EPERM);
+	return r < 0 ? r : oci_seccomp_each_conditional(fn, arg);
+}
+
+static void oci_seccomp_begin_rule(struct jw *w, const char *action)
+{
+	jw_object_begin(w, NULL);
+	jw_str(w, "action", action);
+	jw_array_begin(w, "names");
+}
+
+static int on_seccomp_rule_write(void *arg, const struct seccomp_rule *rule, int error)
+{
+	struct jw *w = arg;
+
+	oci_seccomp_begin_rule(w, error < 0 ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
+	jw_str(w, NULL, rule->name);
+	jw_end(w);
+	if (error >= 0)
+		jw_u64(w, "errnoRet", (uint64_t)error);
+	jw_array_begin(w, "args");
+	for (unsigned k = 0; k < rule->n; k++) {
+		const struct seccomp_condition *c = &rule->when[k];
+
+		jw_object_begin(w, NULL);
+		jw_u64(w, "index", c->arg);
+		jw_u64(w, "value", c->value);
+		jw_u64(w, "valueTwo", c->value_two);
+		jw_str(w, "op", c->masked ? "SCMP_CMP_MASKED_EQ" : "SCMP_CMP_EQ");
+		jw_end(w);
+	}
+	jw_end(w);
+	jw_end(w);
+	return 0;
 }
 
 void oci_config_write_seccomp(struct jw *w)
 {
 	jw_object_begin(w, "seccomp");
 	jw_str(w, "defaultAction", "SCMP_ACT_ERRNO");
-	jw_u64(w, "defaultErrnoRet", ENOSYS);
+	jw_u64(w, "defaultErrnoRet", SECCOMP_DEFAULT_ERRNO);
 	jw_array_begin(w, "architectures");
 	jw_str(w, NULL, NATIVE);
 	jw_end(w);
@@ -208,7 +218,7 @@ void oci_config_write_seccomp(struct jw *w)
 	jw_end(w);
 	jw_u64(w, "errnoRet", EPERM);
 	jw_end(w);
-	oci_seccomp_write_conditional(w);
+	(void)oci_seccomp_each_conditional(on_seccomp_rule_write, w);
 	jw_end(w);
 	jw_end(w);
 }
