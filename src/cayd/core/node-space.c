@@ -88,6 +88,7 @@ static void node_space_measure(struct cayd *c)
 int node_space_open(struct cayd *c, struct cay_err *err)
 {
 	uint64_t memory = proc_file_read_number("/proc/meminfo", "MemTotal:");
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct statvfs fs;
 
 	if (memory == ADMIT_UNKNOWN)
@@ -96,6 +97,7 @@ int node_space_open(struct cayd *c, struct cay_err *err)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "statvfs of paths.state");
 	c->node_space.memory_total = memory * KIB(1);
 	c->node_space.disk_total = (uint64_t)fs.f_blocks * fs.f_frsize;
+	c->node_space.cores = cores > 0 ? (unsigned)cores : 1;
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct node_space {
 	struct node_room free, reserved;
 	uint64_t valid_until_ns;
 	uint64_t memory_total, disk_total; /* bytes of the machine, of the disk at paths.state */
+	unsigned cores;
 };
 
 /* Whether there is room for one more sandbox. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status - the node at a glance, for an operator */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cayd/core/handlers.h"
 #include "cayd/core/keeper-link.h"
@@ -29,12 +28,11 @@ static struct status_sandboxes status_count_sandboxes(const struct cayd *c)
 
 static void status_measure_machine(struct cayd *c, struct status *s)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct cay_err ignored = {};
 	double load = 0;
 
 	(void)!node_space_check(c, &ignored); /* measures */
-	s->cores = cores > 0 ? (uint64_t)cores : 1;
+	s->cores = c->node_space.cores;
 	s->load_milli = getloadavg(&load, 1) == 1 && load > 0 ? (uint64_t)(load * 1000) : 0;
 	s->memory_total = c->node_space.memory_total;
 	s->memory_free = c->node_space.free.of[ADMIT_MEMORY];

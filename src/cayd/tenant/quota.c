@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant/quota.h"
 
-#include <unistd.h>
-
 #include "cayd/sandbox/count.h"
 #include "cayd/tenant/tenant.h"
 #include "life/ceiling.h"
@@ -55,10 +53,9 @@ static void quota_get_ceilings(const struct cayd *c, const struct id *tenant,
 			       struct ceiling_set *ret)
 {
 	const struct tenant_info *row = tenant_get_info(c, tenant);
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct ceiling_machine machine = { .memory_total = c->node_space.memory_total,
 					   .disk_total = c->node_space.disk_total,
-					   .cores = cores > 0 ? (unsigned)cores : 1 };
+					   .cores = c->node_space.cores };
 
 	ceilings_set_node(&c->settings, &machine, ret);
 	if (row && row->has_ceilings)
