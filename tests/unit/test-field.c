@@ -486,7 +486,7 @@ static void write_value(const struct field *f, uint64_t n, struct buf *b)
 			r = buf_putc(b, f->check == CHECK_PATH && i == 0 ? '/' : 'a');
 		else
 			r = buf_printf(b, f->type == FIELD_MAP ? "%s\"a%d\":\"\"" : "%s\"%d\"",
-				       i ? "," : "", (int)i);
+				       i ? "," : "", (int)i + 1);
 	}
 	if (r >= 0)
 		r = buf_puts(b, f->type == FIELD_TEXT ? "\"}" : f->type == FIELD_MAP ? "}}" : "]}");

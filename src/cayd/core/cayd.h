@@ -8,6 +8,7 @@
  *	image/     images: table, import, pull, prune
  *	sandbox/   sandboxes: table, transitions, limits, usage, waiting requests
  *	tenant/    tenants, API keys, tokens, revocation, admission
+ *	egress/    where the connections of sandboxes may go, and the link to cay-egress
  *	template/  templates, builds, pools of pre-started sandboxes
  *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
@@ -76,6 +77,7 @@ struct cayd {
 	struct disk_watch *disk_watch;
 	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
+	struct egress *egress;
 	struct node_space node_space;
 	struct warm_pools *warm_pools;
 	struct api_keys *keys;

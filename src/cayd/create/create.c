@@ -2,6 +2,7 @@
 #include "cayd/create/create.h"
 #include "cayd/core/handlers.h"
 
+#include "cayd/egress/policy.h"
 #include "cayd/image/pull.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
@@ -99,6 +100,8 @@ int create_at_turn(struct cayd *c, const struct actor *actor, const struct sandb
 	struct sandbox_create spec;
 	int r = template_apply(c, actor, asked, arena, &spec, err);
 
+	if (r >= 0)
+		r = egress_create_check(c, &spec, err);
 	if (r >= 0)
 		r = pool_check_max(c, &spec, err);
 	if (r >= 0)
@@ -200,8 +203,13 @@ bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency
 
 	*spec = (struct sandbox_create){};
 	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
+	    egress_create_check(c, spec, &err) < 0 ||
 	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, spec, key, ret, &err) < 0) {
 		create_pull_or_fail(c, rq, spec->image, &err, again);
+		return false;
+	}
+	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {
+		create_fail(rq, &err);
 		return false;
 	}
 	if (*ret || !package_layer_is_needed(spec))

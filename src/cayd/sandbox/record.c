@@ -25,6 +25,14 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
 	struct jw w = jw_to(out);
 
+	if (sb->egress) {
+		r.has_egress = true;
+		r.egress = (struct egress_record){ .own = sb->egress->own,
+						   .template = sb->egress->template,
+						   .has_own = sb->egress->has_own,
+						   .has_template = sb->egress->has_template,
+						   .generation = sb->egress->generation };
+	}
 	sandbox_describe_lease(sb, &r.sandbox);
 	r.sandbox.has_lease_until = false; /* reading the record renews it */
 	hex_encode(sb->image, sizeof(sb->image), digest);

@@ -309,6 +309,7 @@ static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 static void sandbox_free(struct sandbox *sb)
 {
 	free(sb->revoked);
+	sandbox_egress_free(sb->egress);
 	arena_fini(&sb->arena);
 	arena_fini(&sb->labels_arena);
 	free(sb);
@@ -551,6 +552,16 @@ int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 	return 0;
 }
 
+static int sandbox_restore_egress(struct sandbox *sb, const struct sandbox_record *record)
+{
+	const struct egress_record *e = &record->egress;
+
+	if (!record->has_egress)
+		return 0;
+	return sandbox_set_egress(sb, e->has_own ? &e->own : NULL,
+				  e->has_template ? &e->template : NULL, e->generation);
+}
+
 int sandbox_restore(struct sandboxes *all, const struct life *life,
 		    const struct sandbox_record *record, uint64_t seq, struct sandbox **ret,
 		    struct cay_err *err)
@@ -599,7 +610,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
 	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
 		    0 ||
-	    revoked_restore(sb, &record->revoked) < 0) {
+	    revoked_restore(sb, &record->revoked) < 0 || sandbox_restore_egress(sb, record) < 0) {
 		sandbox_free(sb);
 		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid sandbox");
 	}

@@ -16,8 +16,17 @@
 #include "ops/idempotency-key.h"
 
 #define SANDBOX_FIRST_EPOCH 1
+#define SANDBOX_FIRST_GENERATION 1 /* of its egress policy */
 #define LABELS_MAX 64
 #define LABELS_ARENA_MAX KIB(64)
+
+/* Where its connections may go, as clients wrote it. */
+struct sandbox_egress {
+	struct egress_spec own, template; /* texts live in the arena */
+	bool has_own, has_template;
+	uint64_t generation;
+	struct arena arena;
+};
 
 struct sandbox {
 	struct life life;
@@ -33,6 +42,7 @@ struct sandbox {
 	uint32_t epoch;                /* tokens of an older epoch are void */
 	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
 	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
+	struct sandbox_egress *egress; /* NULL: nowhere, and its template has no policy */
 	bool other_boot;               /* the journal has it from before the machine started */
 
 	/* sandbox.c, waiters.c, transition.c */
@@ -183,6 +193,11 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 				   struct field_map *ret);
 /* Replace its labels by a copy of these; -ENOMEM leaves them as they are. */
 [[nodiscard]] int sandbox_set_labels(struct sandbox *sb, const struct field_map *labels);
+/* Replace its policies by copies of these, either of which may be NULL; -ENOMEM leaves them as they
+ * are. */
+[[nodiscard]] int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
+				     const struct egress_spec *template, uint64_t generation);
+void sandbox_egress_free(struct sandbox_egress *egress);
 /* Of an ended sandbox: drop what no reader needs (variables, services, entrypoint). */
 void sandbox_drop_private(struct sandbox *sb);
 /* Whether a client may set these labels. */

@@ -4,6 +4,7 @@
 #include "cayd/image/image.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/sandbox/record.h"
+#include "life/egress-layers.h"
 
 #define END_RESERVE KIB(1) /* of the pool, for the texts of its end */
 
@@ -18,6 +19,17 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 		.entry = spec->has_entrypoint || spec->image_entrypoint,
 		.on_exit = (uint8_t)spec->on_exit,
 	};
+}
+
+/* A sandbox whose connections go nowhere, without a template that bounds later policies, keeps
+ * nothing. */
+static int sandbox_assign_egress(struct sandbox *sb, const struct sandbox_create *spec)
+{
+	const struct egress_spec *own = spec->has_egress ? &spec->egress : NULL;
+
+	if (!spec->template_egress && (!own || !egress_spec_can_allow(own)))
+		return 0;
+	return sandbox_set_egress(sb, own, spec->template_egress, SANDBOX_FIRST_GENERATION);
 }
 
 int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
@@ -57,7 +69,8 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
 	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
-	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0)
+	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0 ||
+	    sandbox_assign_egress(sb, spec) < 0)
 		return -ENOMEM;
 	return sb->arena.left < END_RESERVE ? -E2BIG : sandbox_record_check_size(sb);
 }
@@ -79,15 +92,33 @@ int sandbox_init_from_spec(struct sandbox *sb, const struct sandbox_create *spec
 	return sandbox_assign_spec(sb, spec, key, tenant);
 }
 
+/* A request that names no policy accepts the one that the sandbox has. */
+static bool sandbox_has_same_egress(const struct sandbox *sb, const struct sandbox_create *spec)
+{
+	static const struct egress_spec nothing = { .otherwise = EGRESS_SPEC_DENY };
+	const struct egress_spec *own =
+		sb->egress && sb->egress->has_own ? &sb->egress->own : &nothing;
+	auto_buf a = BUF_INIT(DB_TEXT_MAX), b = BUF_INIT(DB_TEXT_MAX);
+	struct jw wa = jw_to(&a), wb = jw_to(&b);
+
+	if (!spec->has_egress || spec->egress_is_default ||
+	    (!egress_spec_can_allow(own) && !egress_spec_can_allow(&spec->egress)))
+		return true;
+	field_encode(&egress_spec_table, NULL, own, &wa);
+	field_encode(&egress_spec_table, NULL, &spec->egress, &wb);
+	return jw_finish(&wa) >= 0 && jw_finish(&wb) >= 0 && a.len == b.len &&
+	       memcmp(a.data, b.data, a.len) == 0;
+}
+
 int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
 			    struct cay_err *err)
 {
 	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
 	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
-	    sandbox_limits_match_spec(sb, spec))
+	    sandbox_limits_match_spec(sb, spec) && sandbox_has_same_egress(sb, spec))
 		return 0;
 	return cay_fail_field(err, CAY_E_CONFLICT, "name",
 			      "'%s' is the name of a sandbox with another image, runtime, storage, "
-			      "app_port or limits",
+			      "app_port, egress or limits",
 			      spec->name);
 }

@@ -4,6 +4,7 @@
 
 /* An ended sandbox: its public texts without the labels. */
 #define ENDED_MAX KIB(128)
+#define EGRESS_ARENA_MAX KIB(256)
 
 static const char *text_copy(struct arena *arena, const char *text)
 {
@@ -65,6 +66,47 @@ int sandbox_set_labels(struct sandbox *sb, const struct field_map *labels)
 	return 0;
 }
 
+void sandbox_egress_free(struct sandbox_egress *egress)
+{
+	if (egress)
+		arena_fini(&egress->arena);
+	free(egress);
+}
+
+static int egress_spec_copy(const struct egress_spec *in, struct arena *arena, bool *ret_has,
+			    struct egress_spec *ret)
+{
+	struct field_list one;
+
+	*ret_has = in != NULL;
+	if (!in)
+		return 0;
+	if (field_list_copy(&egress_spec_table, &(struct field_list){ (void *)(uintptr_t)in, 1 },
+			    arena, &one) < 0)
+		return -ENOMEM;
+	*ret = *(const struct egress_spec *)one.v;
+	return 0;
+}
+
+int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
+		       const struct egress_spec *template, uint64_t generation)
+{
+	struct sandbox_egress *fresh = calloc(1, sizeof(*fresh));
+
+	if (!fresh)
+		return -ENOMEM;
+	fresh->arena = ARENA_INIT_SMALL(EGRESS_ARENA_MAX);
+	fresh->generation = generation;
+	if (egress_spec_copy(own, &fresh->arena, &fresh->has_own, &fresh->own) < 0 ||
+	    egress_spec_copy(template, &fresh->arena, &fresh->has_template, &fresh->template) < 0) {
+		sandbox_egress_free(fresh);
+		return -ENOMEM;
+	}
+	sandbox_egress_free(sb->egress);
+	sb->egress = fresh;
+	return 0;
+}
+
 void sandbox_drop_private(struct sandbox *sb)
 {
 	struct sandbox_info info = sb->info;
@@ -90,4 +132,5 @@ void sandbox_drop_private(struct sandbox *sb)
 	sb->env = (struct field_map){};
 	sb->entrypoint = (struct field_texts){};
 	sb->services = (struct field_list){};
+	sandbox_egress_free(cay_take(sb->egress));
 }

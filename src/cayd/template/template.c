@@ -5,6 +5,7 @@
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/list-page.h"
+#include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/services-check.h"
 #include "cayd/template/pool.h"
@@ -218,7 +219,13 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 			ret->layer = t->info.layer;
 		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, arena) < 0)
 			return cay_no_memory(err);
+		/* a layer of its own, which the request can only narrow */
+		ret->has_egress = asked->has_egress;
+		ret->template_egress =
+			t->info.defaults.has_egress ? &t->info.defaults.egress : NULL;
 	}
+	if (egress_apply_default(c, ret, arena) < 0)
+		return cay_no_memory(err);
 	template_drop_overridden(asked, ret);
 	if (!ret->image)
 		return cay_fail_field(err, CAY_E_INVALID, "image", "'image' is missing");
@@ -249,6 +256,8 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 	if (!image_find(c->images, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
+	if (d->has_egress && egress_policy_check_spec(c, &d->egress, "defaults.egress", err) < 0)
+		return -EINVAL;
 	return services_check(&d->services, "defaults.services", err);
 }
 

@@ -21,6 +21,28 @@ static void field_err_prefix_entry(const struct field *f, size_t i, struct cay_e
 	cay_err_prefix_field(err, f->name);
 }
 
+/* Ports may be numbers; any other entry must be text that its check accepts. */
+static int field_decode_entry(const struct field *f, const json_t *j, struct arena *arena,
+			      const char **at)
+{
+	struct slice text = field_json_text(j);
+	char number[24];
+	int n;
+
+	if (f->check == CHECK_PORTS && json_is_integer(j)) {
+		n = snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(j));
+		if (n < 0 || n >= (int)sizeof(number))
+			return -EINVAL;
+		text = (struct slice){ number, (size_t)n };
+	} else if (!json_is_string(j)) {
+		return -EINVAL;
+	}
+	if (!field_check_row(f->check)->ok(text))
+		return -EINVAL;
+	*at = arena_strndup(arena, text.p, text.n);
+	return *at ? 0 : -ENOMEM;
+}
+
 static int field_decode_texts(const struct field *f, const json_t *j, struct arena *arena,
 			      struct field_texts *at, struct cay_err *err)
 {
@@ -30,18 +52,17 @@ static int field_decode_texts(const struct field *f, const json_t *j, struct are
 		return field_refuse(f, err);
 	at->v = arena_alloc(arena, n + 1, sizeof(*at->v));
 	for (size_t i = 0; at->v && i < n; i++) {
-		const json_t *e = json_array_get(j, i);
+		int r = field_decode_entry(f, json_array_get(j, i), arena, &at->v[i]);
 
-		if (!json_is_string(e)) {
-			int r = cay_fail_field(err, CAY_E_INVALID, "",
-					       "'%s' entry %zu must be text", f->name, i);
-
+		if (r == -ENOMEM)
+			return field_fail_no_memory(f->name, arena, err);
+		if (r < 0) {
+			(void)cay_fail_field(
+				err, CAY_E_INVALID, "", "'%s' entry %zu must be %s", f->name, i,
+				f->check == CHECK_ANY ? "text" : field_check_row(f->check)->what);
 			field_err_prefix_entry(f, i, err);
 			return r;
 		}
-		at->v[i] = arena_strndup(arena, field_json_text(e).p, field_json_text(e).n);
-		if (!at->v[i])
-			return field_fail_no_memory(f->name, arena, err);
 	}
 	if (!at->v)
 		return field_fail_no_memory(f->name, arena, err);

@@ -43,11 +43,17 @@ static void field_encode_list(const struct field *f, const struct field_list *li
 	jw_end(w);
 }
 
-static void field_encode_texts(const char *key, const struct field_texts *texts, struct jw *w)
+static void field_encode_texts(const struct field *f, const struct field_texts *texts, struct jw *w)
 {
-	jw_array_begin(w, key);
+	uint64_t port;
+
+	jw_array_begin(w, f->name);
 	for (size_t i = 0; i < texts->n; i++)
-		jw_str(w, NULL, texts->v[i]);
+		if (f->check == CHECK_PORTS &&
+		    str_parse_u64(slice_of(texts->v[i]), 0, UINT64_MAX, &port) == 0)
+			jw_u64(w, NULL, port);
+		else
+			jw_str(w, NULL, texts->v[i]);
 	jw_end(w);
 }
 
@@ -101,7 +107,7 @@ static void field_encode_member(const struct field *f, const void *in, struct jw
 		field_encode_time(f->name, field_load_u64(at), w);
 		return;
 	case FIELD_TEXTS:
-		field_encode_texts(f->name, at, w);
+		field_encode_texts(f, at, w);
 		return;
 	case FIELD_MAP:
 		field_encode_map(f->name, at, w);

@@ -62,6 +62,21 @@ static void field_schema_write_ref(const char *name, struct jw *w)
 	jw_str(w, "$ref", buf_str(&ref));
 }
 
+static void field_schema_write_port(const struct field *f, struct jw *w)
+{
+	jw_array_begin(w, "oneOf");
+	jw_object_begin(w, NULL);
+	jw_str(w, "type", "integer");
+	jw_u64(w, "minimum", 1);
+	jw_u64(w, "maximum", UINT16_MAX);
+	jw_end(w);
+	jw_object_begin(w, NULL);
+	jw_str(w, "type", "string");
+	jw_str(w, "pattern", field_check_row(f->check)->pattern);
+	jw_end(w);
+	jw_end(w);
+}
+
 static void field_schema_write_items(const struct field *f, struct jw *w)
 {
 	jw_str(w, "type", "array");
@@ -70,6 +85,8 @@ static void field_schema_write_items(const struct field *f, struct jw *w)
 	jw_object_begin(w, "items");
 	if (f->type == FIELD_LIST)
 		field_schema_write_ref(f->sub->name, w);
+	else if (f->check == CHECK_PORTS)
+		field_schema_write_port(f, w);
 	else
 		jw_str(w, "type", "string");
 	jw_end(w);
@@ -204,6 +221,22 @@ static void field_example_write_scalar(const struct field *f, struct slice text,
 		jw_slice(w, f->name, text);
 }
 
+static void field_example_write_texts(const struct field *f, struct slice texts, struct jw *w)
+{
+	uint64_t port;
+
+	jw_array_begin(w, f->name);
+	while (texts.n) {
+		struct slice text = slice_cut(&texts, '|');
+
+		if (f->check == CHECK_PORTS && str_parse_u64(text, 0, UINT64_MAX, &port) == 0)
+			jw_u64(w, NULL, port);
+		else
+			jw_slice(w, NULL, text);
+	}
+	jw_end(w);
+}
+
 static void field_example_write_member(const struct field *f, struct jw *w)
 {
 	struct slice text = slice_of(f->example ? f->example : "");
@@ -215,10 +248,7 @@ static void field_example_write_member(const struct field *f, struct jw *w)
 		field_example_write(f->sub, NULL, w);
 		jw_end(w);
 	} else if (f->type == FIELD_TEXTS) {
-		jw_array_begin(w, f->name);
-		while (text.n)
-			jw_slice(w, NULL, slice_cut(&text, '|'));
-		jw_end(w);
+		field_example_write_texts(f, text, w);
 	} else if (f->type == FIELD_MAP) {
 		field_example_write_map(f, text, w);
 	} else {

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "ops/field-internal.h"
+#include "text/port-range.h"
 #include "text/quantity.h"
 #include "text/sandbox-name.h"
 #include "text/time.h"
@@ -101,6 +102,9 @@ static const struct field_check_row checks[] = {
 	[CHECK_FILE] = { "^(?!\\.{0,2}(/|$))(?!.*/\\.{0,2}(/|$))[^\\u0000-\\u001f\\u007f]+$",
 			 "a relative path without control characters, '.' and '..'",
 			 field_check_file_name },
+	[CHECK_PORTS] = { "^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$",
+			  "a port from 1 to 65535 or a range such as \"8000-8010\"",
+			  port_range_is_valid },
 };
 static_assert(ARRAY_SIZE(checks) == CHECK_NUM);
 

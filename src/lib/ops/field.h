@@ -63,6 +63,7 @@ enum field_check {
 	CHECK_WORD,    /* printable ASCII without space */
 	CHECK_ZONE,    /* a time zone as IANA names them */
 	CHECK_FILE,    /* names joined by '/', without control characters, "." and ".." */
+	CHECK_PORTS,   /* texts: a port, which may also be a number, or a range such as 8000-8010 */
 	CHECK_NUM
 };
 

@@ -61,6 +61,12 @@ static const char *const pull_states[] = {
 	[PULL_ASKING] = "asking", [PULL_PULLING] = "pulling", [PULL_UNPACKING] = "unpacking",
 	[PULL_DONE] = "done",     [PULL_FAILED] = "failed",   [PULL_NUM] = NULL,
 };
+static const char *const egress_actions[] = {
+	[EGRESS_SPEC_ALLOW] = "allow",
+	[EGRESS_SPEC_ASK] = "ask",
+	[EGRESS_SPEC_DENY] = "deny",
+	[EGRESS_SPEC_NUM_ACTIONS] = NULL,
+};
 static const char *const on_exits[] = { "keep", "end", NULL };
 static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };
@@ -198,6 +204,9 @@ const struct field_table *const field_tables[] = {
 #define TEXTS(S, m, name, has_, min_, max_, example, help) \
 	ROW(S, m, struct field_texts, name, FIELD_TEXTS, example, help, .has = HAS_AT(S, has_), \
 	    .min = min_, .max = max_)
+#define PORTS(S, m, name, has_, min_, max_, example, help) \
+	ROW(S, m, struct field_texts, name, FIELD_TEXTS, example, help, .has = HAS_AT(S, has_), \
+	    .min = min_, .max = max_, .check = CHECK_PORTS)
 #define MAP(S, m, name, need, check_, max_, example, help) \
 	ROW(S, m, struct field_map, name, FIELD_MAP, example, help, need, .check = check_, \
 	    .max = max_)

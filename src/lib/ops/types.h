@@ -3,6 +3,7 @@
 #define CAY_OPS_TYPES_H
 /* types - requests and replies as C structs; schemas.def has a row per member */
 #include "ops/field.h"
+#include "ops/types-egress.h"
 #include "ops/types-file.h"
 #include "ops/types-image.h"
 #include "ops/types-process.h"
@@ -142,13 +143,17 @@ struct sandbox_create {
 	uint64_t app_port;
 	bool has_app_port;
 	const char *timezone;
+	struct egress_spec egress;
+	bool has_egress;
 	uint64_t given;
 	/* not of the request: the layer to use in place of the image, and whether the
 	 * packages are in it */
 	const char *layer;
 	bool layered;
-	uint64_t disk_ceiling, inode_ceiling; /* for limits that it leaves out; 0: none */
-	uint64_t max_ttl_ms;                  /* longest lifetime; 0: the setting's */
+	uint64_t disk_ceiling, inode_ceiling;      /* for limits that it leaves out; 0: none */
+	uint64_t max_ttl_ms;                       /* longest lifetime; 0: the setting's */
+	const struct egress_spec *template_egress; /* which egress can only narrow, or NULL */
+	bool egress_is_default;                    /* egress is not of the request */
 };
 
 /* Used until the end. */
@@ -224,6 +229,8 @@ struct sandbox_record {
 	uint64_t epoch;
 	bool has_epoch;
 	struct field_list revoked; /* struct revoked */
+	struct egress_record egress;
+	bool has_egress;
 };
 
 struct kept_key_row {

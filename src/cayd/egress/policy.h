@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_EGRESS_POLICY_H
+#define CAY_CAYD_EGRESS_POLICY_H
+/*
+ * policy - the egress policies of sandboxes
+ *
+ * A sandbox keeps its policy as the client wrote it, and that of the template it was created with.
+ * With egress.max of the node they are the layers of the compiled policy, which cay-egress judges
+ * by; life/egress-layers.h has the rules.  A sandbox without a policy keeps nothing, and nothing
+ * is done for it.
+ */
+#include "cayd/sandbox/sandbox.h"
+#include "life/egress-layers.h"
+
+/* Read the presets and egress.max. */
+[[nodiscard]] int egress_open(struct cayd *c, struct cay_err *err);
+const struct egress_presets *egress_get_presets(const struct cayd *c);
+/* Whether a policy of a request or a template can be enforced; field is the member that has it. */
+[[nodiscard]] int egress_policy_check_spec(const struct cayd *c, const struct egress_spec *spec,
+					   const char *field, struct cay_err *err);
+/* Give a create without a policy the node's. */
+[[nodiscard]] int egress_apply_default(const struct cayd *c, struct sandbox_create *spec,
+				       struct arena *arena);
+/* Whether the policies of a create can be enforced; and whether cay-egress is there, if the sandbox
+ * would need it. */
+[[nodiscard]] int egress_create_check(const struct cayd *c, const struct sandbox_create *spec,
+				      struct cay_err *err);
+[[nodiscard]] int egress_create_require_link(const struct cayd *c,
+					     const struct sandbox_create *spec,
+					     struct cay_err *err);
+/* Whether its own policy can allow something. */
+bool sandbox_has_egress(const struct sandbox *sb);
+uint64_t sandbox_egress_generation(const struct sandbox *sb);
+/* Append what cay-egress judges by. */
+[[nodiscard]] int sandbox_egress_compile(struct cayd *c, const struct sandbox *sb, struct buf *ret,
+					 struct cay_err *err);
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_TYPES_EGRESS_H
+#define CAY_OPS_TYPES_EGRESS_H
+/* types-egress - where the connections of a sandbox may go; a part of types.h */
+#include "ops/field.h"
+
+/* In the order of enum egress_action. */
+enum egress_spec_action {
+	EGRESS_SPEC_ALLOW,
+	EGRESS_SPEC_ASK,
+	EGRESS_SPEC_DENY,
+	EGRESS_SPEC_NUM_ACTIONS
+};
+
+struct egress_rule_spec {
+	unsigned action; /* enum egress_spec_action */
+	const char *to;
+	struct field_texts ports;
+	bool has_ports;
+};
+
+/* A policy as clients write it. */
+struct egress_spec {
+	struct field_texts presets;
+	bool has_presets;
+	struct field_list rules; /* struct egress_rule_spec */
+	unsigned otherwise;      /* enum egress_spec_action */
+};
+
+/* The policies of a sandbox in the journal. */
+struct egress_record {
+	struct egress_spec own, template;
+	bool has_own, has_template;
+	uint64_t generation;
+};
+#endif
