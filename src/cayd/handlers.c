@@ -375,6 +375,11 @@ void op_group_delete(struct cayd *c, struct request *rq)
 		group_delete_start(c, rq);
 }
 
+static bool image_is_listed(const struct image *row, const struct actor *who)
+{
+	return !row->layer && !image_is_hidden(row, who);
+}
+
 void op_image_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
@@ -386,9 +391,13 @@ void op_image_list(struct cayd *c, struct request *rq)
 		return;
 	list_page_begin(&page, "images");
 	for (; page.rows < q->limit && (row = image_at(c->images, at)); at++)
-		if (!row->layer && !list_page_add(&page, &image_info_table, &row->info))
+		if (image_is_listed(row, &rq->actor) &&
+		    !list_page_add(&page, &image_info_table, &row->info))
 			break;
-	list_page_finish(&page, image_at(c->images, at) ? cursor_format(rq, at) : NULL);
+	/* whether there are rows of others is not the caller's to know */
+	while ((row = image_at(c->images, at)) && !image_is_listed(row, &rq->actor))
+		at++;
+	list_page_finish(&page, row ? cursor_format(rq, at) : NULL);
 	list_page_reply(&page, rq);
 }
 
@@ -455,7 +464,7 @@ static int image_check_no_template_uses(struct cayd *c, const struct image *row,
 		const struct template *t = template_at(c, i);
 		const char *image = t ? t->info.defaults.image : NULL;
 
-		if (image && image_find(c->images, image) == row &&
+		if (image && image_find(c->images, &image_owner_node, image) == row &&
 		    (alone || !str_eq(image, row->info.digest)))
 			return cay_fail(err, CAY_E_CONFLICT, "template '%s' uses this image",
 					t->info.name);

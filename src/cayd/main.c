@@ -85,6 +85,7 @@ static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
 static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 {
 	layers_remove_of_tenant(c, tenant);
+	prune_run_soon(c);
 	uploads_remove_of_tenant(c, tenant);
 	kept_keys_remove_of_tenant(c, tenant);
 	events_forget_tenant(c, tenant);
@@ -93,6 +94,7 @@ static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 static const struct cayd_hooks cayd_hooks = {
 	.keeper_up = sandboxes_retry_now,
 	.image_is_used = cayd_image_is_used,
+	.tenant_exists = tenant_exists,
 	.pull_progressed = event_send_image_progress,
 	.reply_waits_for_journal = audit_log_record_early,
 	.one_of_many_created = audit_log_record_one_of_many,

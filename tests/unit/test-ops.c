@@ -238,7 +238,7 @@ static bool has_request(const struct op *op)
 	return false;
 }
 
-/* The members an audit record has are texts of the query or the body. */
+/* The members an audit record has are texts and ids of the query or the body. */
 static bool audits_texts(const struct op *op)
 {
 	struct slice names = op->audit ? slice_of(op->audit) : (struct slice){};
@@ -251,7 +251,8 @@ static bool audits_texts(const struct op *op)
 		for (size_t t = 0; t < ARRAY_SIZE(tables); t++)
 			for (size_t i = 0; tables[t] && i < tables[t]->n; i++)
 				found |= slice_eq(name, slice_of(tables[t]->rows[i].name)) &&
-					 tables[t]->rows[i].type == FIELD_TEXT;
+					 (tables[t]->rows[i].type == FIELD_TEXT ||
+					  tables[t]->rows[i].type == FIELD_ID);
 		if (!found)
 			return false;
 	}

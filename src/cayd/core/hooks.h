@@ -25,6 +25,8 @@ struct cayd_hooks {
 	void (*keeper_up)(struct cayd *c);
 	/* Whether a sandbox or a template uses this image. */
 	bool (*image_is_used)(const struct cayd *c, const struct image *image);
+	/* Whether there is such a tenant. */
+	bool (*tenant_exists)(const struct cayd *c, const struct id *tenant);
 	/* A pull that this tenant waits for has got further. */
 	void (*pull_progressed)(struct cayd *c, const struct id *tenant,
 				const struct image_progress *now);

@@ -181,19 +181,21 @@ static int create_admit(struct cayd *c, const struct id *tenant, const struct sa
 
 /* Pull the missing image if that is allowed and the sandbox would be admitted then: a tenant
  * that cannot have a sandbox gets no image either.  Otherwise the request fails with err. */
-static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *image,
-				const struct cay_err *err, create_again_fn *again)
+static void create_pull_or_fail(struct cayd *c, struct request *rq,
+				const struct sandbox_create *wanted, const struct cay_err *err,
+				create_again_fn *again)
 {
 	struct sandbox_create spec;
 	struct cay_err full = {};
 
-	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
+	if (!str_eq(err->field, "image") ||
+	    !pull_can_help_create(c, &rq->actor.tenant, wanted, err))
 		create_fail(rq, err);
 	else if (template_apply(c, &rq->actor, rq->body, &rq->arena, &spec, &full) < 0 ||
 		 create_admit(c, &rq->actor.tenant, &spec, &full) < 0)
 		create_fail(rq, &full);
 	else
-		pull_start_for_create(c, rq, image, again);
+		pull_start_for_create(c, rq, &spec, again);
 }
 
 bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency_key *key,
@@ -205,7 +207,7 @@ bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency
 	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
 	    egress_create_check(c, spec, &err) < 0 ||
 	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, spec, key, ret, &err) < 0) {
-		create_pull_or_fail(c, rq, spec->image, &err, again);
+		create_pull_or_fail(c, rq, spec, &err, again);
 		return false;
 	}
 	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {

@@ -174,9 +174,9 @@ static int image_check_named_digest(const char *name, const uint8_t digest[stati
 			hex);
 }
 
-void image_unpack_finish(struct cayd *c, const char *name, enum image_origin origin,
-			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
-			 void *arg)
+void image_unpack_finish(struct cayd *c, const char *name, const struct id *owner,
+			 enum image_origin origin, const struct cay_err *outcome, const void *reply,
+			 int fd, image_fn *fn, void *arg)
 {
 	auto_close int config_fd = fd;
 	auto_buf config = BUF_INIT(CONFIG_MAX);
@@ -205,8 +205,10 @@ void image_unpack_finish(struct cayd *c, const char *name, enum image_origin ori
 	}
 	*n = (struct image_unpack){ .cayd = c, .fn = fn, .arg = arg };
 	memcpy(n->digest, added.digest, sizeof(n->digest));
-	image_register(c->images, name, origin == IMAGE_PULLED_BY_CREATE, added.digest, added.bytes,
-		       (struct slice){ config.data, config.len }, on_image_unpack_registered, n);
+	image_register(c->images,
+		       &(struct image_entry){ name, *owner, origin == IMAGE_PULLED_BY_CREATE },
+		       added.digest, added.bytes, (struct slice){ config.data, config.len },
+		       on_image_unpack_registered, n);
 }
 
 void image_unpack_start(struct cayd *c, int fd, uint64_t which, keeper_call_fn *fn, void *arg)
@@ -297,7 +299,7 @@ static void image_import_register_next(struct image_import_job *m)
 		return;
 	}
 	name = m->names[m->next_name++];
-	image_register(m->cayd->images, name, false, m->digest, m->bytes,
+	image_register(m->cayd->images, &(struct image_entry){ name }, m->digest, m->bytes,
 		       (struct slice){ m->config.data, m->config.len },
 		       on_image_import_name_registered, m);
 }
@@ -378,8 +380,8 @@ static void on_image_import_unpacked(void *arg, const struct cay_err *outcome, c
 	if (!m->name)
 		image_import_take_unpacked(m, outcome, reply, fd);
 	else
-		image_unpack_finish(m->cayd, m->name, IMAGE_IMPORTED, outcome, reply, fd,
-				    on_image_import_registered, m);
+		image_unpack_finish(m->cayd, m->name, &image_owner_node, IMAGE_IMPORTED, outcome,
+				    reply, fd, on_image_import_registered, m);
 }
 
 static void on_image_import_unpack_timer(uv_timer_t *t)
@@ -489,7 +491,8 @@ void op_image_import(struct cayd *c, struct request *rq)
 
 	if (!keeper_is_up(c->keeper))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
-	if (err.code || (q->name && image_check_room(c->images, q->name, &err) < 0)) {
+	if (err.code ||
+	    (q->name && image_check_room(c->images, &image_owner_node, q->name, &err) < 0)) {
 		free(m);
 		request_fail(rq, &err);
 		return;

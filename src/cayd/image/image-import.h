@@ -23,7 +23,7 @@ void image_unpack_start(struct cayd *c, int fd, uint64_t which, keeper_call_fn *
 enum image_origin { IMAGE_IMPORTED, IMAGE_PULLED, IMAGE_PULLED_BY_CREATE };
 /* Register the image of a reply to image_add; closes fd. Files that end up without a row are
  * removed. */
-void image_unpack_finish(struct cayd *c, const char *name, enum image_origin origin,
-			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
-			 void *arg);
+void image_unpack_finish(struct cayd *c, const char *name, const struct id *owner,
+			 enum image_origin origin, const struct cay_err *outcome, const void *reply,
+			 int fd, image_fn *fn, void *arg);
 #endif

@@ -4,6 +4,8 @@
 
 #define POOL_MAX KIB(256)
 
+const struct id image_owner_node = {};
+
 static void image_row_free(struct image *r)
 {
 	if (!r)
@@ -101,10 +103,24 @@ const struct image *image_by_digest(const struct images *all, const uint8_t dige
 	return NULL;
 }
 
-static struct image *image_find_by_name(const struct images *all, const char *name)
+static bool image_is_owned_by(const struct image *row, const struct id *owner)
+{
+	return owner->noun == ID_NONE ? row->info.tenant.noun == ID_NONE
+				      : id_eq(&row->info.tenant, owner);
+}
+
+static bool image_is_usable_by(const struct image *row, const struct id *tenant)
+{
+	return row->info.tenant.noun == ID_NONE || image_is_owned_by(row, tenant);
+}
+
+/* The owner's image of this name, not the node's. */
+static struct image *image_find_by_name(const struct images *all, const struct id *owner,
+					const char *name)
 {
 	for (size_t i = 0; i < all->n; i++)
-		if (all->rows[i]->info.name && str_eq(all->rows[i]->info.name, name))
+		if (all->rows[i]->info.name && image_is_owned_by(all->rows[i], owner) &&
+		    str_eq(all->rows[i]->info.name, name))
 			return all->rows[i];
 	return NULL;
 }
@@ -118,31 +134,48 @@ size_t image_count_names(const struct images *all, const uint8_t digest[static 3
 	return n;
 }
 
-const struct image *image_find(const struct images *all, const char *ref)
+const struct image *image_find(const struct images *all, const struct id *tenant, const char *ref)
 {
-	const struct image *named = image_find_by_name(all, ref);
+	const struct image *row = image_find_by_name(all, tenant, ref);
 	uint8_t digest[32];
 	struct id id;
 
-	if (named)
-		return named;
-	if (image_digest_parse(ref, digest) == 0)
-		return image_by_digest(all, digest);
+	if (!row)
+		row = image_find_by_name(all, &image_owner_node, ref);
+	if (row)
+		return row;
+	if (image_digest_parse(ref, digest) == 0) {
+		for (size_t i = 0; i < all->n; i++)
+			if (memcmp(all->rows[i]->digest, digest, 32) == 0 &&
+			    image_is_usable_by(all->rows[i], tenant))
+				return all->rows[i];
+		return NULL;
+	}
 	if (id_parse(ID_IMAGE, slice_of(ref), &id) == 0)
-		return image_by_id(all, &id);
-	return NULL;
+		row = image_by_id(all, &id);
+	return row && image_is_usable_by(row, tenant) ? row : NULL;
 }
 
-const struct image *image_find_for_create(const struct images *all,
+const struct image *image_find_chosen(const struct images *all, const char *digest)
+{
+	uint8_t bytes[32];
+
+	return image_digest_parse(digest, bytes) == 0 ? image_by_digest(all, bytes) : NULL;
+}
+
+const struct image *image_find_for_create(const struct images *all, const struct id *tenant,
 					  const struct sandbox_create *spec)
 {
-	return image_find(all, spec->layer ? spec->layer : spec->image);
+	/* a layer, or of a build the image below it */
+	if (spec->layer)
+		return image_find_chosen(all, spec->layer);
+	return image_find(all, spec->template ? &image_owner_node : tenant, spec->image);
 }
 
-int image_check_create(const struct images *all, const struct sandbox_create *spec,
-		       struct cay_err *err)
+int image_check_create(const struct images *all, const struct id *tenant,
+		       const struct sandbox_create *spec, struct cay_err *err)
 {
-	const struct image *row = image_find_for_create(all, spec);
+	const struct image *row = image_find_for_create(all, tenant, spec);
 
 	if (!row)
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
@@ -182,17 +215,32 @@ static size_t image_count_all_layers(const struct images *all)
 	return n;
 }
 
-int image_check_room(const struct images *all, const char *name, struct cay_err *err)
+static int image_check_counts(const struct images *all, const struct id *owner, struct cay_err *err)
 {
-	if (all->n - image_count_all_layers(all) < IMAGES_MAX ||
-	    image_find_by_name(all, name)) /* it may be an import of the same image again */
+	size_t owned = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		owned += image_is_owned_by(all->rows[i], owner);
+	if (all->n - image_count_all_layers(all) >= IMAGES_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+	if (owner->noun != ID_NONE && owned >= IMAGES_TENANT)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d images already",
+				IMAGES_TENANT);
+	return 0;
+}
+
+int image_check_room(const struct images *all, const struct id *owner, const char *name,
+		     struct cay_err *err)
+{
+	if (image_find_by_name(all, owner, name)) /* it may be an import of the same image again */
 		return 0;
-	return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+	return image_check_counts(all, owner, err);
 }
 
 bool image_is_hidden(const struct image *row, const struct actor *who)
 {
-	return row->layer && who->scope != SCOPE_OPERATOR;
+	return who->scope != SCOPE_OPERATOR &&
+	       (row->layer || !image_is_usable_by(row, &who->tenant));
 }
 
 uint64_t image_last_used_ns(const struct image *row)
@@ -210,11 +258,17 @@ struct image_registration {
 	void *arg;
 };
 
+static bool image_lost_name(const struct image *row, const struct id *owner, const char *name)
+{
+	return row->displaced_name && image_is_owned_by(row, owner) &&
+	       str_eq(row->displaced_name, name);
+}
+
 /* Give the name back to the last remaining row that had it. */
-static void image_name_restore(struct images *all, const char *name)
+static void image_name_restore(struct images *all, const struct id *owner, const char *name)
 {
 	for (size_t i = all->n; i-- > 0;)
-		if (all->rows[i]->displaced_name && str_eq(all->rows[i]->displaced_name, name)) {
+		if (image_lost_name(all->rows[i], owner, name)) {
 			all->rows[i]->info.name = cay_take(all->rows[i]->displaced_name);
 			return;
 		}
@@ -228,7 +282,7 @@ static void image_row_mark_saved(struct images *all, struct image *row)
 
 	row->unsaved = false;
 	for (size_t i = 0; name && all->rows[i] != row; i++)
-		if (all->rows[i]->displaced_name && str_eq(all->rows[i]->displaced_name, name))
+		if (image_lost_name(all->rows[i], &row->info.tenant, name))
 			all->rows[i]->displaced_name = NULL;
 }
 
@@ -238,7 +292,8 @@ static void image_row_remove(struct images *all, const struct id *id)
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id)) {
 			if (all->rows[i]->unsaved && all->rows[i]->info.name)
-				image_name_restore(all, all->rows[i]->info.name);
+				image_name_restore(all, &all->rows[i]->info.tenant,
+						   all->rows[i]->info.name);
 			image_row_free(all->rows[i]);
 			memmove(&all->rows[i], &all->rows[i + 1],
 				(all->n - i - 1) * sizeof(all->rows[0]));
@@ -286,11 +341,11 @@ static void image_registration_save(struct images *all, const struct image_regis
 	like->fn(like->arg, NULL, &err);
 }
 
-/* Add a row, or reuse the one with the same name and digest. */
+/* Add a row, or reuse the one with the same owner, name and digest. */
 static int image_row_add_or_reuse(struct images *all, const struct image_stored *s,
 				  struct image_registration *n, struct cay_err *err)
 {
-	struct image *old = image_find_by_name(all, s->info.name);
+	struct image *old = image_find_by_name(all, &s->info.tenant, s->info.name);
 	uint8_t digest[32];
 	int r;
 
@@ -301,9 +356,9 @@ static int image_row_add_or_reuse(struct images *all, const struct image_stored 
 		n->id = old->info.id;
 		return 0;
 	}
-	if (all->n - image_count_all_layers(all) >= IMAGES_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
-	r = images_add(all, s, err);
+	r = image_check_counts(all, &s->info.tenant, err);
+	if (r >= 0)
+		r = images_add(all, s, err);
 	if (r < 0)
 		return r;
 	all->rows[all->n - 1]->unsaved = true;
@@ -314,12 +369,15 @@ static int image_row_add_or_reuse(struct images *all, const struct image_stored 
 	return 0;
 }
 
-void image_register(struct images *all, const char *name, bool pulled,
+void image_register(struct images *all, const struct image_entry *as,
 		    const uint8_t digest[static 32], uint64_t bytes, struct slice config,
 		    image_fn *fn, void *arg)
 {
 	auto_arena arena = ARENA_INIT(POOL_MAX);
-	struct image_stored s = { .info = { .name = name, .size_bytes = bytes, .pulled = pulled } };
+	struct image_stored s = { .info = { .name = as->name,
+					    .tenant = as->owner,
+					    .size_bytes = bytes,
+					    .pulled = as->pulled } };
 	struct image_registration n = { .all = all, .fn = fn, .arg = arg };
 	struct cay_err err = {};
 	int r = field_decode_text(&image_config_table, config, &json_control_limits, &arena,

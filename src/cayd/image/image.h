@@ -6,19 +6,25 @@
  *
  * The files belong to the keeper.  This table is in db/images.json, written whole at each
  * change (image-store.c).  A name belongs to the image that was imported under it last.
+ *
+ * An image without a tenant is the node's, and every tenant may use it.  A tenant's own image is
+ * found for this tenant only, by name, id and digest; operators list and delete it.  Names
+ * of different owners are independent; a tenant's own image comes before one of the node.
+ * (ADR 0083)
  */
 #include "cayd/core/cayd.h"
 
 #define IMAGES_MAX 1000
 #define LAYERS_MAX 512   /* counted apart: tenants create layers and must not use up images */
 #define LAYERS_TENANT 32 /* of one tenant */
+#define IMAGES_TENANT 64 /* that one tenant owns */
 
 struct image {
 	struct image_info info; /* texts live in the arena */
 	struct image_config config;
 	uint8_t digest[32];
 	const char *layer; /* hash of its inputs if it is a layer, which no list shows; else NULL */
-	struct id tenant;  /* owner of the layer; none: a template's */
+	struct id tenant;  /* owner of the layer; none: a template's; of an image: info.tenant */
 	const char *displaced_name; /* its name until a new image of that name is saved; or NULL */
 	bool removing;
 	bool unsaved; /* not durable: a sandbox of it could lose it */
@@ -26,27 +32,40 @@ struct image {
 };
 
 [[nodiscard]] int images_open(struct cayd *c, struct cay_err *err);
-/* By name, id or "sha256:..."; NULL. */
-const struct image *image_find(const struct images *all, const char *ref);
-/* The image of a create, or the layer built over it; NULL. */
-const struct image *image_find_for_create(const struct images *all,
+/* The owner of images that every tenant may use. */
+extern const struct id image_owner_node;
+/* An image that the tenant may use (of the node alone for image_owner_node), by name, id or
+ * "sha256:..."; NULL. */
+const struct image *image_find(const struct images *all, const struct id *tenant, const char *ref);
+/* By "sha256:...", whoever owns it: only for a digest that control has chosen; NULL. */
+const struct image *image_find_chosen(const struct images *all, const char *digest);
+/* The image of a tenant's create, or the layer built over it; NULL.  A template's image is the
+ * node's. */
+const struct image *image_find_for_create(const struct images *all, const struct id *tenant,
 					  const struct sandbox_create *spec);
 /* Whether the image exists and can serve this request. */
-[[nodiscard]] int image_check_create(const struct images *all, const struct sandbox_create *spec,
-				     struct cay_err *err);
+[[nodiscard]] int image_check_create(const struct images *all, const struct id *tenant,
+				     const struct sandbox_create *spec, struct cay_err *err);
 const struct image *image_by_id(const struct images *all, const struct id *id);
 const struct image *image_by_digest(const struct images *all, const uint8_t digest[static 32]);
 /* The number of rows with this digest. */
 size_t image_count_names(const struct images *all, const uint8_t digest[static 32]);
 /* In order of import; NULL after the last. */
 const struct image *image_at(const struct images *all, size_t i);
-/* Whether there is room for one more image of this name. */
-[[nodiscard]] int image_check_room(const struct images *all, const char *name, struct cay_err *err);
+/* Whether there is room for one more image of this owner and name. */
+[[nodiscard]] int image_check_room(const struct images *all, const struct id *owner,
+				   const char *name, struct cay_err *err);
 /* Called once it is durable; row is NULL if it is not, or was removed meanwhile. */
 typedef void image_fn(void *arg, const struct image *row, const struct cay_err *err);
 typedef void images_fn(void *arg, const struct cay_err *outcome);
-/* Register an unpacked image with its config as JSON; pulled: it may be pruned when unused. */
-void image_register(struct images *all, const char *name, bool pulled,
+/* What an image is registered as; pulled: it may be pruned when unused. */
+struct image_entry {
+	const char *name;
+	struct id owner;
+	bool pulled;
+};
+/* Register an unpacked image with its config as JSON. */
+void image_register(struct images *all, const struct image_entry *as,
 		    const uint8_t digest[static 32], uint64_t bytes, struct slice config,
 		    image_fn *fn, void *arg);
 struct image_layer_entry {
@@ -61,7 +80,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 /* Layers that are not being removed, of a tenant or (no noun) in all. */
 size_t image_count_layers(const struct images *all, const struct id *tenant);
 bool image_is_layer_of(const struct image *row, const struct id *tenant);
-/* Layers are hidden from everyone but the operator. */
+/* Layers are hidden from everyone but the operator, a tenant's images from other tenants. */
 bool image_is_hidden(const struct image *row, const struct actor *who);
 /* When it was used last, or created (wall clock). */
 uint64_t image_last_used_ns(const struct image *row);

@@ -33,6 +33,25 @@ bool image_is_in_use(struct cayd *c, const struct image *row)
 	return false;
 }
 
+/* Whether its tenant was deleted: nobody can use it any more. */
+static bool image_owner_is_gone(struct cayd *c, const struct image *row)
+{
+	return row->info.tenant.noun != ID_NONE && !c->hooks->tenant_exists(c, &row->info.tenant);
+}
+
+/* Its row can be removed without its files if there is another row of them. */
+static const struct image *prune_find_owner_gone(struct cayd *c)
+{
+	const struct image *row;
+
+	for (size_t i = 0; (row = image_at(c->images, i)); i++)
+		if (!row->removing && !row->unsaved && image_owner_is_gone(c, row) &&
+		    (image_count_names(c->images, row->digest) > 1 ||
+		     !c->hooks->image_is_used(c, row)))
+			return row;
+	return NULL;
+}
+
 /* The least recently used image used after behind_ns. *ret_bytes is the size of all pulled images.
  * A layer is removed for its age only: its own size is small. */
 static const struct image *prune_find_oldest(struct cayd *c, uint64_t behind_ns, uint64_t before_ns,
@@ -124,12 +143,13 @@ static void prune_continue(struct prune *p)
 	prune_finish(p);
 }
 
-static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, uint64_t size)
+static struct prune *prune_create(struct cayd *c, struct request *rq, uint64_t before_ns,
+				  uint64_t size)
 {
 	struct prune *p = c->images_removing || c->images_unpacking ? NULL : calloc(1, sizeof(*p));
 
 	if (!p)
-		return false;
+		return NULL;
 	*p = (struct prune){ .cayd = c, .rq = rq, .before_ns = before_ns, .size = size };
 	p->out = BUF_INIT(REPLY_MAX);
 	p->reply = jw_to(&p->out);
@@ -138,8 +158,34 @@ static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, 
 	if (rq)
 		request_watch_client(&p->rq);
 	c->images_removing++;
-	prune_continue(p);
-	return true;
+	return p;
+}
+
+static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, uint64_t size)
+{
+	struct prune *p = prune_create(c, rq, before_ns, size);
+
+	if (p)
+		prune_continue(p);
+	return p;
+}
+
+/* One in a run: a removal that fails is tried again in the next. */
+static bool prune_remove_owner_gone(struct cayd *c)
+{
+	const struct image *row = prune_find_owner_gone(c);
+	struct prune *p = row ? prune_create(c, NULL, 0, UINT64_MAX) : NULL;
+
+	if (p) {
+		p->removing = row->info.id;
+		image_remove_files(c, row, on_prune_image_removed, p);
+	}
+	return row;
+}
+
+void prune_run_soon(struct cayd *c)
+{
+	c->images->prune_due_ns = 0;
 }
 
 void prune_run_if_due(struct cayd *c, uint64_t now)
@@ -153,7 +199,11 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 	every = !keep || every > SELDOM_NS ? SELDOM_NS : every;
 	c->images->prune_due_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
 	images_flush(c->images);
-	if ((keep || s->images_size) && keeper_is_up(c->keeper))
+	if (!keeper_is_up(c->keeper))
+		return;
+	if (prune_remove_owner_gone(c))
+		c->images->prune_due_ns = now + OFTEN_NS;
+	else if (keep || s->images_size)
 		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,
 				  s->images_size ? s->images_size : UINT64_MAX);
 }

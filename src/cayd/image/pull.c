@@ -24,12 +24,21 @@ struct pull_waiter {
 	void (*retry)(struct cayd *c, struct request *rq);
 };
 
+/* What is pulled, for which owner, and how the request goes on. */
+struct pull_order {
+	const char *reference, *name;
+	struct id owner; /* of the image; none: the node */
+	bool pinned;
+	void (*again)(struct cayd *c, struct request *rq);
+};
+
 struct pull {
 	struct cayd *cayd;
 	struct pull *next;
 	struct pull_waiter *waits;
 	char *reference, *name;
 	struct id tenant; /* the tenant whose create started it; none: an operator */
+	struct id owner;  /* of the image; none: the node */
 	bool pinned;      /* started by image.pull: the image stays, and the pull goes on without a
 			     client */
 	enum pull_state state;
@@ -134,8 +143,9 @@ static void on_pull_unpacked(void *arg, const struct cay_err *outcome, const voi
 {
 	struct pull *p = arg;
 
-	image_unpack_finish(p->cayd, p->name, p->pinned ? IMAGE_PULLED : IMAGE_PULLED_BY_CREATE,
-			    outcome, reply, fd, on_pull_registered, p);
+	image_unpack_finish(p->cayd, p->name, &p->owner,
+			    p->pinned ? IMAGE_PULLED : IMAGE_PULLED_BY_CREATE, outcome, reply, fd,
+			    on_pull_registered, p);
 }
 
 /* As for an import, the keeper gets the file and cayd does not parse it. */
@@ -258,16 +268,18 @@ static void on_pull_timer(uv_timer_t *t)
 		pull_fail(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
 }
 
-static struct pull *pull_find(struct cayd *c, const char *reference, const char *name)
+/* Pulls of different owners are apart: each has to be allowed by the registry. */
+static struct pull *pull_find(struct cayd *c, const struct pull_order *o)
 {
 	for (struct pull *p = c->pulls; p; p = p->next)
-		if (str_eq(p->reference, reference) && str_eq(p->name, name))
+		if (str_eq(p->reference, o->reference) && str_eq(p->name, o->name) &&
+		    p->owner.noun == o->owner.noun && id_eq(&p->owner, &o->owner))
 			return p;
 	return NULL;
 }
 
 /* Limits of pulls, of images, and of this tenant. */
-static int pull_check_room(struct cayd *c, const struct id *tenant, const char *name,
+static int pull_check_room(struct cayd *c, const struct id *tenant, const struct pull_order *o,
 			   struct cay_err *err)
 {
 	size_t n = 0, of_tenant = 0;
@@ -281,13 +293,12 @@ static int pull_check_room(struct cayd *c, const struct id *tenant, const char *
 	if (of_tenant >= PULLS_TENANT_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "%d images are being pulled for this tenant",
 				PULLS_TENANT_MAX);
-	if (image_check_room(c->images, name, err) < 0)
+	if (image_check_room(c->images, &o->owner, o->name, err) < 0)
 		return -EDQUOT;
 	return node_space_check_disk(c, err);
 }
 
-static struct pull *pull_create(struct cayd *c, const char *reference, const char *name,
-				const struct id *tenant)
+static struct pull *pull_create(struct cayd *c, const struct pull_order *o, const struct id *tenant)
 {
 	struct pull *p = calloc(1, sizeof(*p));
 
@@ -296,8 +307,9 @@ static struct pull *pull_create(struct cayd *c, const char *reference, const cha
 	*p = (struct pull){ .cayd = c,
 			    .next = c->pulls,
 			    .tenant = *tenant,
-			    .reference = strdup(reference),
-			    .name = strdup(name),
+			    .owner = o->owner,
+			    .reference = strdup(o->reference),
+			    .name = strdup(o->name),
 			    .conn_fd = -EBADF,
 			    .archive_fd = -EBADF,
 			    .deadline_ns =
@@ -321,33 +333,31 @@ static void on_pull_client_gone(struct request *rq)
 	free(w); /* a client that asks again before the next tick joins it */
 }
 
-static void pull_wait_or_start(struct cayd *c, struct request *rq, const char *reference,
-			       const char *name, bool pinned,
-			       void (*again)(struct cayd *c, struct request *rq))
+static void pull_wait_or_start(struct cayd *c, struct request *rq, const struct pull_order *o)
 {
 	static const struct request_events events = { .gone = on_pull_client_gone };
 	const struct id nobody = {},
 			*tenant = rq->actor.scope == SCOPE_OPERATOR ? &nobody : &rq->actor.tenant;
-	struct pull *p = pull_find(c, reference, name);
+	struct pull *p = pull_find(c, o);
 	struct pull_waiter *w;
 	struct cay_err err = {};
 	bool first = !p;
 
-	if (!p && pull_check_room(c, tenant, name, &err) < 0) {
+	if (!p && pull_check_room(c, tenant, o, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
 	if (w && !p)
-		p = pull_create(c, reference, name, tenant);
+		p = pull_create(c, o, tenant);
 	if (!w || !p) {
 		free(w);
 		request_no_memory(rq);
 		return;
 	}
-	*w = (struct pull_waiter){ p->waits, p, rq, again };
+	*w = (struct pull_waiter){ p->waits, p, rq, o->again };
 	p->waits = w;
-	p->pinned |= pinned;
+	p->pinned |= o->pinned;
 	rq->data = w;
 	rq->events = &events;
 	if (first)
@@ -380,6 +390,8 @@ void op_image_pull(struct cayd *c, struct request *rq)
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
 				     (int)ref.host.n, ref.host.p);
+	else if (q->tenant.noun != ID_NONE && !c->hooks->tenant_exists(c, &q->tenant))
+		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
 	else if (!keeper_is_up(c->keeper)) /* which unpacks what is pulled */
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (err.code == CAY_E_FORBIDDEN)
@@ -389,29 +401,36 @@ void op_image_pull(struct cayd *c, struct request *rq)
 	if (err.code)
 		request_fail(rq, &err);
 	else
-		pull_wait_or_start(c, rq, buf_str(&reference), q->name ? q->name : q->reference,
-				   true, NULL);
+		pull_wait_or_start(c, rq,
+				   &(struct pull_order){ .reference = buf_str(&reference),
+							 .name = q->name ? q->name : q->reference,
+							 .owner = q->tenant,
+							 .pinned = true });
 }
 
-bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err)
+bool pull_can_help_create(const struct cayd *c, const struct id *tenant,
+			  const struct sandbox_create *spec, const struct cay_err *err)
 {
 	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 
 	return c->settings.images_pull == IMAGES_PULL_CREATE && err->code == CAY_E_NOT_FOUND &&
-	       image && !image_find(c->images, image) &&
-	       pull_find_reference(c, image, &reference, &ref) >= 0 &&
+	       spec->image && !image_find_for_create(c->images, tenant, spec) &&
+	       pull_find_reference(c, spec->image, &reference, &ref) >= 0 &&
 	       registry_is_listed(c->settings.images_registries, ref.host);
 }
 
-void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+void pull_start_for_create(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
 			   void (*again)(struct cayd *c, struct request *rq))
 {
 	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 
-	if (pull_find_reference(c, image, &reference, &ref) < 0)
+	if (pull_find_reference(c, spec->image, &reference, &ref) < 0)
 		request_no_memory(rq); /* it was one before */
 	else
-		pull_wait_or_start(c, rq, buf_str(&reference), image, false, again);
+		pull_wait_or_start(c, rq,
+				   &(struct pull_order){ .reference = buf_str(&reference),
+							 .name = spec->image,
+							 .again = again });
 }

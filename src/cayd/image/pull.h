@@ -19,8 +19,9 @@
 #include "cayd/image/image.h"
 
 /* Whether a create that failed with err may succeed once this image is pulled. */
-bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err);
+bool pull_can_help_create(const struct cayd *c, const struct id *tenant,
+			  const struct sandbox_create *spec, const struct cay_err *err);
 /* Pull the image; then `again` is called with the request, or the request is answered. */
-void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+void pull_start_for_create(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
 			   void (*again)(struct cayd *c, struct request *rq));
 #endif

@@ -54,14 +54,23 @@ static int audit_log_fill_peer(struct request *rq, struct audit_record *to)
 	return snprintf(to->peer, sizeof(to->peer), "uid=%u pid=%d", peer.uid, peer.pid);
 }
 
-/* The text of a member of a query or a body; NULL when the request has none. */
+/* The text or id of a member of a query or a body; NULL when the request has none. */
 static const char *request_find_text(const struct field_table *t, const void *from,
-				     struct slice name)
+				     struct slice name, char id_text[static ID_TEXT_LEN + 1])
 {
-	for (size_t i = 0; from && t && i < t->n; i++)
-		if (t->rows[i].type == FIELD_TEXT && slice_eq(name, slice_of(t->rows[i].name)))
-			return *(const char *const *)(const void *)((const char *)from +
-								    t->rows[i].offset);
+	for (size_t i = 0; from && t && i < t->n; i++) {
+		const void *at = (const char *)from + t->rows[i].offset;
+		const struct id *id = at;
+
+		if (!slice_eq(name, slice_of(t->rows[i].name)))
+			continue;
+		if (t->rows[i].type == FIELD_TEXT)
+			return *(const char *const *)at;
+		if (t->rows[i].type == FIELD_ID && id->noun != ID_NONE) {
+			id_format(id, id_text);
+			return id_text;
+		}
+	}
 	return NULL;
 }
 
@@ -74,12 +83,13 @@ static int audit_log_fill_detail(const struct request *rq, struct audit_record *
 
 	while (names.n) {
 		struct slice name = slice_cut(&names, ' ');
-		const char *text = request_find_text(op->query, rq->query, name);
+		char id[ID_TEXT_LEN + 1];
+		const char *text = request_find_text(op->query, rq->query, name, id);
 		size_t left = sizeof(to->detail) - n;
 		int r;
 
 		if (!text)
-			text = request_find_text(op->request, rq->body, name);
+			text = request_find_text(op->request, rq->body, name, id);
 		if (!text)
 			return 0;
 		r = snprintf(to->detail + n, left, "%s%.*s=%s", n ? " " : "", (int)name.n, name.p,

@@ -464,7 +464,7 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 
 	if (r < 0 || *ret)
 		return r;
-	r = image_check_create(all->cayd->images, spec, err);
+	r = image_check_create(all->cayd->images, tenant, spec, err);
 	if (r >= 0)
 		r = labels_check(&spec->labels, err);
 	if (r >= 0)
@@ -485,7 +485,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 
 	if (!sb)
 		return cay_no_memory(err);
-	memcpy(sb->image, image_find_for_create(all->cayd->images, spec)->digest,
+	memcpy(sb->image, image_find_for_create(all->cayd->images, tenant, spec)->digest,
 	       sizeof(sb->image));
 	r = sandbox_init_from_spec(sb, spec, key, tenant);
 	if (r >= 0)
@@ -524,7 +524,7 @@ int sandbox_create(struct sandboxes *all, const struct id *tenant,
 int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
 			struct sandbox **ret, struct cay_err *err)
 {
-	if (!image_find_for_create(all->cayd->images, spec))
+	if (!image_find_for_create(all->cayd->images, &warm_tenant, spec))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image '%s'", spec->image);
 	return sandbox_insert_new(all, &warm_tenant, spec, &(struct idempotency_key){}, true, ret,
 				  err);

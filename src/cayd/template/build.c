@@ -489,7 +489,7 @@ static int builds_check_room(struct cayd *c, const struct build_request *order, 
 
 static int build_start(struct build *b, const struct build_request *order, struct cay_err *err)
 {
-	const struct image *image = image_find(b->cayd->images, b->spec.image);
+	const struct image *image = image_find_chosen(b->cayd->images, b->spec.image);
 	struct builds *all = b->cayd->builds;
 	int r = build_plan(b, err);
 

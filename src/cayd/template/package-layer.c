@@ -97,8 +97,8 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 			   void (*again)(struct cayd *c, struct request *rq))
 {
 	static const struct request_events events = { .gone = on_package_layer_client_gone };
-	const char *below = spec->layer ? spec->layer : spec->image;
-	const struct image *image = image_find(c->images, below), *layer = NULL;
+	const struct image *image = image_find_for_create(c->images, &rq->actor.tenant, spec);
+	const struct image *layer = NULL;
 	struct build_request want = { .spec = { .tenant = rq->actor.tenant,
 						.packages = spec->packages },
 				      .sandbox = spec,

@@ -64,7 +64,7 @@ static struct warm_pool *pool_find_or_create(struct cayd *c, const char *templat
 /* Whether a warm sandbox can satisfy this request. */
 static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
-	const struct image *image = image_find_for_create(sb->cayd->images, spec);
+	const struct image *image = image_find_for_create(sb->cayd->images, &warm_tenant, spec);
 
 	return image && memcmp(image->digest, sb->image, sizeof(sb->image)) == 0 &&
 	       sb->info.runtime == spec->runtime && sandbox_limits_can_become(sb, spec);

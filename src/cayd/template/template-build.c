@@ -170,7 +170,7 @@ void template_build_start(struct cayd *c, struct request *rq, const struct layer
 		return;
 	}
 	order.spec.tenant = default_tenant;
-	order.spec.image = image_find(c->images, q->defaults.image)->info.digest;
+	order.spec.image = image_find(c->images, &image_owner_node, q->defaults.image)->info.digest;
 	order.spec.env = q->defaults.env;
 	if (build_start_or_join(c, &order, on_template_layer_built, m, &layer, &b, &err) < 0) {
 		template_build_free(m);

@@ -77,7 +77,8 @@ bool templates_use_image(const struct cayd *c, const struct image *image)
 	for (size_t i = 0; i < c->templates->n; i++) {
 		const char *name = c->templates->rows[i]->info.defaults.image;
 		const char *layer = c->templates->rows[i]->info.layer;
-		const struct image *row = name ? image_find(c->images, name) : NULL;
+		const struct image *row =
+			name ? image_find(c->images, &image_owner_node, name) : NULL;
 
 		if (layer && str_eq(layer, image->info.digest))
 			return true;
@@ -193,7 +194,8 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 		   const struct sandbox_create *asked, struct arena *arena,
 		   struct sandbox_create *ret, struct cay_err *err)
 {
-	const struct image *row = asked->image ? image_find(c->images, asked->image) : NULL;
+	const struct image *row =
+		asked->image ? image_find(c->images, &actor->tenant, asked->image) : NULL;
 	const struct template *t;
 
 	*ret = *asked;
@@ -253,7 +255,7 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 		return cay_fail_field(err, CAY_E_INVALID,
 				      d->name ? "defaults.name" : "defaults.template",
 				      "a template cannot set this for every sandbox");
-	if (!image_find(c->images, d->image))
+	if (!image_find(c->images, &image_owner_node, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
 	if (d->has_egress && egress_policy_check_spec(c, &d->egress, "defaults.egress", err) < 0)

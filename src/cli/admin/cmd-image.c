@@ -202,7 +202,7 @@ const struct cmd cmd_image_ls = {
 	.op = OP_IMAGE_LIST,
 	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "SIZE", "size_bytes", AS_SIZE },
 		    { "AGE", "created_at", AS_AGE },
-		    { "DIGEST", .format = cmd_image_ls_format_digest }),
+		    { "DIGEST", .format = cmd_image_ls_format_digest }, { "TENANT", "tenant" }),
 };
 
 const struct cmd cmd_image_rm = {

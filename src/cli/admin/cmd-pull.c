@@ -7,27 +7,37 @@
 
 #define PASSWORD_MAX 4096
 
+struct image_pull_args {
+	struct image_pull request;
+	const char *tenant;
+};
+
 static const struct opt pull_rows[] = {
-	{ "name", 0, OPT_TEXT, offsetof(struct image_pull, name), .arg = "NAME",
+	{ "name", 0, OPT_TEXT, offsetof(struct image_pull_args, request.name), .arg = "NAME",
 	  .help = "Name; by default the reference" },
+	{ "tenant", 0, OPT_TEXT, offsetof(struct image_pull_args, tenant),
+	  .operand = OPERAND_TENANT, .arg = "NAME|ID",
+	  .help = "Tenant that owns it: only this tenant can use it" },
 };
 
 static int cmd_image_pull_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	struct image_pull request = *(const struct image_pull *)c->args;
+	const struct image_pull_args *a = c->args;
+	struct image_pull request = a->request;
 	struct api_call call = { .op = OP_IMAGE_PULL, .request = &request };
 	struct image_info made = {};
-	int r;
+	int r = a->tenant ? api_find_tenant(&c->api, a->tenant, &request.tenant, err) : 0;
 
 	request.reference = w->operands[0];
-	r = pull_progress_call(&c->api, &call, request.reference, &made, err);
+	if (r >= 0)
+		r = pull_progress_call(&c->api, &call, request.reference, &made, err);
 	return r < 0 ? r : reply_print(c, call.op, &made, "id", err);
 }
 
 const struct cmd cmd_image_pull = {
-	CMD_USAGE("image pull", "[--name NAME] [--json] HOST[:PORT]/PATH[:TAG|@DIGEST]"),
+	CMD_USAGE("image pull", "[OPTION]... HOST[:PORT]/PATH[:TAG|@DIGEST]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	CMD_OPTIONS(image_pull, OPTS(pull_rows, 0)),
+	CMD_OPTIONS(image_pull_args, OPTS(pull_rows, 0)),
 	.help = "Pull an image from a registry",
 	.run = cmd_image_pull_run,
 };

@@ -116,9 +116,10 @@ static const struct api_find_row {
 	enum op_id op;
 	const char *what;
 	size_t text, other; /* offsets of the texts; their pointers may be NULL */
+	size_t owner; /* offset of a tenant's id; a row that has one is found by id only; 0: none */
 } api_find_rows[] = {
 	[ID_IMAGE] = { OP_IMAGE_LIST, "image", offsetof(struct image_info, name),
-		       offsetof(struct image_info, digest) },
+		       offsetof(struct image_info, digest), offsetof(struct image_info, tenant) },
 	[ID_TEMPLATE] = { OP_TEMPLATE_LIST, "template", offsetof(struct template_info, name),
 			  offsetof(struct template_info, name) },
 	[ID_TENANT] = { OP_TENANT_LIST, "tenant", offsetof(struct tenant_info, name),
@@ -131,12 +132,15 @@ static int api_match_row(void *to, const void *row)
 {
 	struct api_match *w = to;
 	const char *text, *other;
+	struct id owner = {};
 
 	memcpy(&text, (const char *)row + w->row->text, sizeof(text));
 	memcpy(&other, (const char *)row + w->row->other, sizeof(other));
 	memcpy(&w->id, row, sizeof(w->id));
-	w->found = (text && slice_eq(slice_of(text), w->name)) ||
-		   (other && slice_eq(slice_of(other), w->name));
+	if (w->row->owner)
+		memcpy(&owner, (const char *)row + w->row->owner, sizeof(owner));
+	w->found = owner.noun == ID_NONE && ((text && slice_eq(slice_of(text), w->name)) ||
+					     (other && slice_eq(slice_of(other), w->name)));
 	return w->found;
 }
 

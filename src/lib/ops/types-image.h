@@ -10,6 +10,7 @@ struct image_info {
 	uint64_t size_bytes, created_ns, used_ns;
 	bool pulled, has_used, has_others;
 	struct field_list others; /* struct image_other */
+	struct id tenant;         /* its owner; none: the node, and every tenant may use it */
 };
 
 /* A further image or name that the same tar held. */
@@ -33,6 +34,7 @@ struct image_prune {
 
 struct image_pull {
 	const char *reference, *name;
+	struct id tenant; /* owner of the image; none: the node */
 };
 
 enum pull_state { PULL_ASKING, PULL_PULLING, PULL_UNPACKING, PULL_DONE, PULL_FAILED, PULL_NUM };

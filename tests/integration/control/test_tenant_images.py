@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of one tenant: no other tenant lists, reads or uses them, and they go with the tenant."""
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "attack/images"))
+import cay  # noqa: E402
+from conftest import BUILD  # noqa: E402
+from test_prune import on_disk  # noqa: E402
+from test_pull import cli, public, pull, refused, settings, tiny  # noqa: E402, F401
+from test_tenants import actor, new_key  # noqa: E402
+
+
+class Tenant:
+    def __init__(self, c, name):
+        self.node, self.id = c, c.call("POST", "/v1/tenants", {"name": name})["id"]
+        self.key, secret = new_key(c, self.id)
+        self.api = c.edge(actor("write", self.id, self.key), secret)
+
+    def images(self):
+        return self.api.call("GET", "/v1/images")["images"]
+
+    def reads(self, image, **fields):
+        """What is in /extra of a sandbox of this image."""
+        box = self.api.create(image, **fields)
+        text = self.api.exec(box, ["busybox", "cat", "/extra"]).text
+        self.api.delete(box)
+        return text
+
+    def remove(self):
+        self.node.call("POST", f"/v1/keys/{self.key}/revoke")
+        self.node.call("DELETE", f"/v1/tenants/{self.id}")
+
+
+@pytest.fixture(scope="module")
+def versions(public):  # noqa: F811
+    return [public.push(f"owned/tiny:{n}", tiny(b"version %d" % n)) for n in range(3)]
+
+
+@pytest.fixture
+def node(public):  # noqa: F811
+    with cay.Cay(BUILD, env=settings(public.host)) as c:
+        yield c
+
+
+def names(images):
+    return sorted(i["name"] for i in images)
+
+
+def test_only_its_tenant_uses_it(node, versions):
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    made = pull(node, versions[0], name="mine", tenant=a.id)
+    assert made["tenant"] == a.id
+    spellings = ("mine", made["id"], made["digest"])
+    for _ in range(2):  # also after a restart
+        assert names(a.images()) == ["mine"] and names(b.images()) == []
+        assert a.api.call("GET", f"/v1/images/{made['id']}") == a.images()[0]
+        refused(lambda: b.api.call("GET", f"/v1/images/{made['id']}"), 404, "not_found")
+        for ref in spellings:
+            assert a.reads(ref) == "version 0"
+            refused(lambda ref=ref: b.api.create(ref), 404, "not_found", "there is no image", ref)
+            refused(lambda ref=ref: b.api.create(ref, packages={"python": {"six": "1.16.0"}}), 404, "not_found", "there is no image", ref)
+            # the operator's own sandboxes are of a tenant, and templates serve every tenant
+            refused(lambda ref=ref: node.create(ref), 404, "not_found", "there is no image", ref)
+            template = {"name": "t", "defaults": {"image": ref}}
+            refused(lambda t=template: node.call("POST", "/v1/templates", t), 404, "not_found", "there is no image", ref)
+        node.kill_daemon("cayd")
+        node.start_cayd()
+    assert names(node.call("GET", "/v1/images")["images"]) == ["mine"]
+    refused(lambda: pull(node, versions[0], tenant="tn0001000g00000000000000tr"), 404, "not_found", "tenant")
+
+
+def test_names_of_owners_are_independent(node, versions):
+    """A tenant's own image comes before one of the node; a template's image is the node's."""
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    for version, owner in zip(versions, (a.id, b.id, None)):
+        pull(node, version, name="app", **({"tenant": owner} if owner else {}))
+    assert (a.reads("app"), b.reads("app")) == ("version 0", "version 1")
+    box = node.create("app")
+    assert node.exec(box, ["busybox", "cat", "/extra"]).text == "version 2"
+    node.delete(box)
+    assert names(a.images()) == names(b.images()) == ["app", "app"]
+    assert len(node.call("GET", "/v1/images")["images"]) == 3
+    node.call("POST", "/v1/templates", {"name": "t", "defaults": {"image": "app"}})
+    box = a.api.call("POST", "/v1/sandboxes", {"template": "t"})["id"]
+    assert a.api.exec(box, ["busybox", "cat", "/extra"]).text == "version 2"
+    a.api.delete(box)
+    # a new version takes the name from the old one of its owner alone
+    pull(node, versions[1], name="app", tenant=a.id)
+    assert a.reads("app") == "version 1" and node.call("GET", "/v1/images?limit=100")["images"][0].get("name") is None
+    removed = cli(node, "image", "rm", "app")
+    assert removed.returncode != 0 and "template" in removed.stderr, "a name is the node's image at the terminal"
+
+
+def test_they_go_with_their_tenant(node, versions):
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    pull(node, versions[0], name="x", tenant=a.id)
+    pull(node, versions[1], name="y", tenant=a.id)
+    pull(node, versions[1], name="z", tenant=b.id)  # the same files
+    assert on_disk(node) == 2
+    a.remove()
+    cay.wait_for("its images to go", lambda: names(node.call("GET", "/v1/images")["images"]) == ["z"], 60)
+    assert on_disk(node) == 1 and b.reads("z") == "version 1"
+    # a cayd that died in between finds them
+    b.remove()
+    node.kill_daemon("cayd")
+    node.start_cayd()
+    cay.wait_for("its images to go", lambda: not node.call("GET", "/v1/images")["images"], 60)
+    assert on_disk(node) == 0
+
+
+def test_pages_tell_nothing_of_others(node, versions):
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    pull(node, versions[0], name="first")
+    for n in range(3):
+        pull(node, versions[1], name=f"of-a-{n}", tenant=a.id)
+    told = b.api.call("GET", "/v1/images?limit=1")
+    assert names(told["images"]) == ["first"] and "next_cursor" not in told
+    assert "next_cursor" in a.api.call("GET", "/v1/images?limit=1")
+
+
+def test_by_hand(node, versions):
+    a = Tenant(node, "a")
+    made = cli(node, "image", "pull", "--tenant", "a", "--name", "mine", versions[0])
+    assert made.returncode == 0, made.stderr
+    assert a.id in cli(node, "image", "ls").stdout
+    assert cli(node, "image", "rm", "mine").returncode != 0  # by its id: names are of the node
+    assert cli(node, "image", "rm", made.stdout.strip()).returncode == 0 and a.images() == []
