@@ -39,6 +39,7 @@ static void a_name_keeps_its_address(void **)
 	struct name_table t;
 	struct host_name found;
 	uint32_t again;
+	size_t slots;
 
 	name_table_init(&t, key, NET, 16); /* so small that hashes collide */
 	assert_false(name_table_find_address(&t, NET + 1, &found));
@@ -64,8 +65,12 @@ static void a_name_keeps_its_address(void **)
 			assert_false(name_table_find_address(&t, NET + i, &found));
 	assert_false(name_table_find_address(&t, NET - 1, &found));
 	assert_false(name_table_find_address(&t, NET + 65536 + 5, &found));
+	/* a name too many costs no memory */
+	slots = t.n_slots;
 	found = name_of(NAME_TABLE_MAX);
 	assert_int_equal(name_table_add(&t, &found, &again), -ENOSPC);
+	assert_int_equal(t.n_slots, slots);
+	assert_int_equal(slots, 2 * NAME_TABLE_MAX);
 	name_table_fini(&t);
 }
 

@@ -30,7 +30,7 @@ void name_table_fini(struct name_table *t)
 /* The slot of an address, or the free one where it belongs; at least half of them are free. */
 static struct name_table_slot *name_table_slot(const struct name_table *t, uint32_t host)
 {
-	size_t i = host * UINT32_C(2654435761) & (t->n_slots - 1);
+	size_t i = (size_t)host * UINT32_C(2654435761) & (t->n_slots - 1);
 
 	while (t->slots[i].host && t->slots[i].host != host)
 		i = (i + 1) & (t->n_slots - 1);
@@ -59,35 +59,45 @@ static struct slice name_table_text(const struct name_table *t, const struct nam
 	return (struct slice){ t->names.data + slot->at + 1, (uint8_t)t->names.data[slot->at] };
 }
 
-int name_table_add(struct name_table *t, const struct host_name *name, uint32_t *ret)
+/* Give a name the address `host`, which is free. */
+static int name_table_give(struct name_table *t, const struct host_name *name, uint32_t host)
 {
-	uint32_t host = 1 + (uint32_t)(siphash(t->key, name->text, name->n) % t->n_host);
-	struct name_table_slot *slot;
-	size_t at;
+	size_t at = t->names.len;
 
-	if (2 * (t->n + 1) > t->n_slots && name_table_grow(t) < 0)
-		return -ENOMEM;
-	for (;; host = host % t->n_host + 1) {
-		slot = name_table_slot(t, host);
-		if (!slot->host)
-			break;
-		if (host_name_eq(name, name_table_text(t, slot))) {
-			*ret = t->net + host;
-			return 0;
-		}
-	}
-	at = t->names.len;
 	if (t->n == NAME_TABLE_MAX || name->n + 1u > t->names.max - at)
 		return -ENOSPC;
+	if (2 * (t->n + 1) > t->n_slots && name_table_grow(t) < 0)
+		return -ENOMEM;
 	if (buf_append(&t->names, &name->n, 1) < 0 ||
 	    buf_append(&t->names, name->text, name->n) < 0) {
 		t->names.len = at;
 		return -ENOMEM;
 	}
-	*slot = (struct name_table_slot){ host, (uint32_t)at };
+	*name_table_slot(t, host) = (struct name_table_slot){ host, (uint32_t)at };
 	t->n++;
-	*ret = t->net + host;
 	return 0;
+}
+
+int name_table_add(struct name_table *t, const struct host_name *name, uint32_t *ret)
+{
+	uint32_t host = 1 + (uint32_t)(siphash(t->key, name->text, name->n) % t->n_host);
+	const struct name_table_slot *slot;
+	int r = 0;
+
+	if (!t->n_slots && name_table_grow(t) < 0)
+		return -ENOMEM;
+	for (;; host = host % t->n_host + 1) {
+		slot = name_table_slot(t, host);
+		if (!slot->host) {
+			r = name_table_give(t, name, host);
+			break;
+		}
+		if (host_name_eq(name, name_table_text(t, slot)))
+			break;
+	}
+	if (r == 0)
+		*ret = t->net + host;
+	return r;
 }
 
 bool name_table_find_address(const struct name_table *t, uint32_t address, struct host_name *ret)
