@@ -106,6 +106,7 @@ static const struct seccomp_rule ignored[] = {
 /* Requests by which a process has the host act, or acts as another: all that end in these 16 bits.
  * tests/attack tries every number. */
 #define IOCTL_BITS 16
+#define IOCTL_MASK ((UINT32_C(1) << IOCTL_BITS) - 1)
 static const uint16_t ioctls_denied[] = {
 	0x5412,                         /* TIOCSTI: types at a terminal */
 	0x541c,                         /* TIOCLINUX: the console's selection */
@@ -115,33 +116,6 @@ static const uint16_t ioctls_denied[] = {
 	0x89a0, 0x89a1, 0x89a2, 0x89a3, /* SIOCBR*: load the bridge module */
 };
 
-static bool oci_seccomp_denies_ioctl(uint32_t from, unsigned free_bits)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(ioctls_denied); i++)
-		if ((uint32_t)ioctls_denied[i] >> free_bits == from >> free_bits)
-			return true;
-	return false;
-}
-
-/* A rule cannot name two values that one argument must not have, so the others are allowed: by
- * every largest block of numbers, from `from` and with its last bits free, that has no denied
- * number. */
-static int oci_seccomp_each_ioctl(seccomp_rule_fn *fn, void *arg, uint32_t from, unsigned free_bits)
-{
-	uint32_t mask = (UINT32_C(1) << IOCTL_BITS) - (UINT32_C(1) << free_bits);
-	int r;
-
-	if (!oci_seccomp_denies_ioctl(from, free_bits))
-		return fn(arg, &(struct seccomp_rule){ "ioctl", { BITS(1, mask, from) }, 1 },
-			  SECCOMP_ALLOW);
-	if (!free_bits)
-		return 0;
-	r = oci_seccomp_each_ioctl(fn, arg, from, free_bits - 1);
-	return r < 0 ? r
-		     : oci_seccomp_each_ioctl(fn, arg, from | UINT32_C(1) << (free_bits - 1),
-					      free_bits - 1);
-}
-
 static int oci_seccomp_each_conditional(seccomp_rule_fn *fn, void *arg)
 {
 	int r = 0;
@@ -150,7 +124,7 @@ static int oci_seccomp_each_conditional(seccomp_rule_fn *fn, void *arg)
 		r = fn(arg, &conditional[i], SECCOMP_ALLOW);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(ignored); i++)
 		r = fn(arg, &ignored[i], 0);
-	return r < 0 ? r : oci_seccomp_each_ioctl(fn, arg, 0, IOCTL_BITS);
+	return r;
 }
 
 int oci_seccomp_each_rule(seccomp_rule_fn *fn, void *arg)
@@ -162,7 +136,14 @@ int oci_seccomp_each_rule(seccomp_rule_fn *fn, void *arg)
 			r = fn(arg, &(struct seccomp_rule){ .name = allowed[i] }, SECCOMP_ALLOW);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(denied); i++)
 		r = fn(arg, &(struct seccomp_rule){ .name = denied[i] }, EPERM);
-	return r < 0 ? r : oci_seccomp_each_conditional(fn, arg);
+	if (r >= 0)
+		r = oci_seccomp_each_conditional(fn, arg);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(ioctls_denied); i++)
+		r = fn(arg,
+		       &(struct seccomp_rule){
+			       "ioctl", { BITS(1, IOCTL_MASK, ioctls_denied[i]) }, 1 },
+		       SECCOMP_DEFAULT_ERRNO);
+	return r < 0 ? r : fn(arg, &(struct seccomp_rule){ .name = "ioctl" }, SECCOMP_ALLOW);
 }
 
 static void oci_seccomp_begin_rule(struct jw *w, const char *action)
@@ -197,6 +178,31 @@ static int on_seccomp_rule_write(void *arg, const struct seccomp_rule *rule, int
 	return 0;
 }
 
+static bool oci_seccomp_denies_ioctl(uint32_t from, unsigned free_bits)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ioctls_denied); i++)
+		if ((uint32_t)ioctls_denied[i] >> free_bits == from >> free_bits)
+			return true;
+	return false;
+}
+
+/* A rule of a runtime cannot name two values that one argument must not have, so the others are
+ * allowed: by every largest block of numbers, from `from` and with its last bits free, that has no
+ * denied number. */
+static void oci_seccomp_write_ioctls(struct jw *w, uint32_t from, unsigned free_bits)
+{
+	uint32_t mask = IOCTL_MASK + 1 - (UINT32_C(1) << free_bits);
+
+	if (!oci_seccomp_denies_ioctl(from, free_bits)) {
+		(void)on_seccomp_rule_write(
+			w, &(struct seccomp_rule){ "ioctl", { BITS(1, mask, from) }, 1 },
+			SECCOMP_ALLOW);
+	} else if (free_bits) {
+		oci_seccomp_write_ioctls(w, from, free_bits - 1);
+		oci_seccomp_write_ioctls(w, from | UINT32_C(1) << (free_bits - 1), free_bits - 1);
+	}
+}
+
 void oci_config_write_seccomp(struct jw *w)
 {
 	jw_object_begin(w, "seccomp");
@@ -219,6 +225,7 @@ void oci_config_write_seccomp(struct jw *w)
 	jw_u64(w, "errnoRet", EPERM);
 	jw_end(w);
 	(void)oci_seccomp_each_conditional(on_seccomp_rule_write, w);
+	oci_seccomp_write_ioctls(w, 0, IOCTL_BITS);
 	jw_end(w);
 	jw_end(w);
 }

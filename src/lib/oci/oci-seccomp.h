@@ -27,6 +27,7 @@ struct seccomp_rule {
 /* error: what the call fails with, 0 to succeed without effect, or SECCOMP_ALLOW. */
 typedef int seccomp_rule_fn(void *arg, const struct seccomp_rule *rule, int error);
 
-/* Until one returns a negative number, which is returned. */
+/* In the order in which they decide: the first that holds.  Until fn returns a negative number,
+ * which is returned. */
 [[nodiscard]] int oci_seccomp_each_rule(seccomp_rule_fn *fn, void *arg);
 #endif
