@@ -84,8 +84,12 @@ static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
 
 static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 {
+	struct cay_err err = {};
+
 	layers_remove_of_tenant(c, tenant);
 	prune_run_soon(c);
+	if (registries_remove_of_deleted(c, &err) < 0) /* the next start tries again */
+		log_error(&c->log, "%s", err.msg);
 	uploads_remove_of_tenant(c, tenant);
 	kept_keys_remove_of_tenant(c, tenant);
 	events_forget_tenant(c, tenant);
@@ -199,14 +203,14 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs, node_space_open, images_open,         tenants_open,
-	egress_open,          templates_open,  keys_open,           journal_open,
-	audit_log_open,       node_key_open,   registries_open,     keeper_link_open,
-	cayd_open_sandboxes,  kept_keys_open,  events_open,         creates_open,
-	builds_open,          cayd_open_pools, recovery_run,        events_recover,
-	uploads_open,         builds_recover,  operator_key_ensure, token_signer_open,
-	cayd_start_sweeps,    listeners_open,  edge_reports_open,   previews_open,
-	edge_push_open,
+	cayd_open_state_dirs, node_space_open,   images_open,     tenants_open,
+	egress_open,          templates_open,    keys_open,       journal_open,
+	audit_log_open,       node_key_open,     registries_open, keeper_link_open,
+	cayd_open_sandboxes,  kept_keys_open,    events_open,     creates_open,
+	builds_open,          cayd_open_pools,   recovery_run,    registries_remove_of_deleted,
+	events_recover,       uploads_open,      builds_recover,  operator_key_ensure,
+	token_signer_open,    cayd_start_sweeps, listeners_open,  edge_reports_open,
+	previews_open,        edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

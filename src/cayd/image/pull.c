@@ -238,7 +238,7 @@ static void on_pull_start_timer(uv_timer_t *t)
 	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
 	p->state = PULL_ASKING;
 	pull_notify_progress(p);
-	p->conn_fd = puller_link_open(p->cayd, p->reference, &err);
+	p->conn_fd = puller_link_open(p->cayd, p->reference, &p->owner, &err);
 	if (p->conn_fd < 0) {
 		pull_fail(p, err.code, err.msg);
 		return;
@@ -420,6 +420,15 @@ bool pull_can_help_create(const struct cayd *c, const struct id *tenant,
 	       registry_is_listed(c->settings.images_registries, ref.host);
 }
 
+/* What a tenant pulls with its own credentials is its own.  A template's image is the node's. */
+static struct id pull_owner(const struct cayd *c, const struct request *rq,
+			    const struct sandbox_create *spec, struct slice host)
+{
+	bool own = !spec->template && registry_has_login(c, &rq->actor.tenant, host);
+
+	return own ? rq->actor.tenant : image_owner_node;
+}
+
 void pull_start_for_create(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
 			   void (*again)(struct cayd *c, struct request *rq))
 {
@@ -432,5 +441,6 @@ void pull_start_for_create(struct cayd *c, struct request *rq, const struct sand
 		pull_wait_or_start(c, rq,
 				   &(struct pull_order){ .reference = buf_str(&reference),
 							 .name = spec->image,
+							 .owner = pull_owner(c, rq, spec, ref.host),
 							 .again = again });
 }

@@ -12,12 +12,13 @@
 #include "cayd/image/registry.h"
 
 /* The authfile of this registry alone, in memory that does not change any more. */
-static int puller_auth_create(const struct cayd *c, struct slice host, struct cay_err *err)
+static int puller_auth_create(const struct cayd *c, const struct id *owner, struct slice host,
+			      struct cay_err *err)
 {
 	auto_buf auth = BUF_INIT(KIB(32));
 	auto_close int fd =
 		memfd_create("cay-auth", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	int r = registry_authfile_write(c, host, &auth, err);
+	int r = registry_authfile_write(c, owner, host, &auth, err);
 
 	if (r >= 0 &&
 	    (fd < 0 || fd_write_all(fd, auth.data, auth.len) < 0 ||
@@ -44,7 +45,8 @@ static int puller_link_connect(const struct cayd *c, struct cay_err *err)
 					  "'systemctl start cay-pull'");
 }
 
-int puller_link_open(const struct cayd *c, const char *reference, struct cay_err *err)
+int puller_link_open(const struct cayd *c, const char *reference, const struct id *owner,
+		     struct cay_err *err)
 {
 	struct puller_request q = { .magic = PULLER_MAGIC,
 				    .file_max = c->settings.images_pull_max };
@@ -59,7 +61,7 @@ int puller_link_open(const struct cayd *c, const char *reference, struct cay_err
 	conn = puller_link_connect(c, err);
 	if (conn < 0)
 		return conn;
-	auth = puller_auth_create(c, ref.host, err);
+	auth = puller_auth_create(c, owner, ref.host, err);
 	if (auth < 0)
 		return auth;
 	r = seqpacket_send(conn, &q, sizeof(q), auth);

@@ -4,11 +4,13 @@
 
 #include "base/path.h"
 #include "cayd/core/node-key.h"
+#include "cayd/image/image.h"
 #include "text/base64.h"
 #include "text/reference.h"
 
 #define FILE_NAME "registries.json"
-#define FILE_MAX MIB(1)
+#define FILE_MAX MIB(8)
+#define ROWS_MAX 1024    /* of all owners */
 #define PAIR_MAX KIB(16) /* USER:PASSWORD, and room to open it in */
 #define SEALED_MAX KIB(8)
 #define PURPOSE_MAX KIB(1)
@@ -17,16 +19,18 @@
 /* The secret is sealed, in memory as in the file. */
 struct registry_credential {
 	char *registry, *username, *sealed;
+	struct id tenant; /* none: the node */
 };
 
 struct registries {
-	struct registry_credential rows[REGISTRIES_MAX];
+	struct registry_credential rows[ROWS_MAX];
 	size_t n;
 };
 
 /* A row of the file: sealed, or with a password as older versions wrote it. */
 struct registry_row {
 	const char *registry, *username, *sealed, *password;
+	struct id tenant;
 };
 
 struct registry_file {
@@ -45,6 +49,10 @@ static const struct field registry_row_fields[] = {
 	TEXT_ROW("username", username, 255, .required = true, .check = CHECK_WORD),
 	TEXT_ROW("sealed", sealed, KIB(8), .check = CHECK_WORD),
 	TEXT_ROW("password", password, 4096),
+	{ .name = "tenant",
+	  .type = FIELD_ID,
+	  .offset = offsetof(struct registry_row, tenant),
+	  .noun = ID_TENANT },
 };
 #undef TEXT_ROW
 static const struct field_table registry_row_table = { "RegistryRow", "",
@@ -56,7 +64,7 @@ static const struct field registry_file_fields[] = {
 	{ .name = "registries",
 	  .type = FIELD_LIST,
 	  .required = true,
-	  .max = REGISTRIES_MAX,
+	  .max = ROWS_MAX,
 	  .sub = &registry_row_table },
 };
 static const struct field_table registry_file_table = { "RegistryFile", "",
@@ -72,19 +80,34 @@ static void registry_credential_fini(struct registry_credential *l)
 	*l = (struct registry_credential){};
 }
 
+static bool registry_credential_is_of(const struct registry_credential *l, const struct id *owner)
+{
+	return l->tenant.noun == owner->noun &&
+	       (owner->noun == ID_NONE || id_eq(&l->tenant, owner));
+}
+
+/* The owner's own, not the node's. */
 static struct registry_credential *registry_credential_find(struct registries *all,
+							    const struct id *owner,
 							    struct slice host)
 {
 	for (size_t i = 0; i < all->n; i++)
-		if (slice_eq(slice_of(all->rows[i].registry), host))
+		if (registry_credential_is_of(&all->rows[i], owner) &&
+		    slice_eq(slice_of(all->rows[i].registry), host))
 			return &all->rows[i];
 	return NULL;
 }
 
-/* The seal binds these, so that no row opens under the name of another. */
-static int registry_purpose_write(const char *registry, const char *username, struct buf *ret)
+/* The seal binds these, so that no row opens under the name or tenant of another. */
+static int registry_purpose_write(const char *registry, const char *username,
+				  const struct id *tenant, struct buf *ret)
 {
-	return buf_printf(ret, "cay registry\n%s\n%s\n", registry, username);
+	char id[ID_TEXT_LEN + 1];
+
+	if (tenant->noun == ID_NONE)
+		return buf_printf(ret, "cay registry\n%s\n%s\n", registry, username);
+	id_format(tenant, id);
+	return buf_printf(ret, "cay registry of a tenant\n%s\n%s\n%s\n", id, registry, username);
 }
 
 /* Append USER:PASSWORD; the caller wipes it. */
@@ -92,7 +115,7 @@ static int registry_credential_unseal(const struct cayd *c, const struct registr
 				      struct buf *ret)
 {
 	auto_buf purpose = BUF_INIT(PURPOSE_MAX);
-	int r = registry_purpose_write(l->registry, l->username, &purpose);
+	int r = registry_purpose_write(l->registry, l->username, &l->tenant, &purpose);
 
 	if (r >= 0)
 		r = buf_reserve(ret, strlen(l->username) + 1 + strlen(l->sealed));
@@ -117,28 +140,44 @@ static int registry_password_seal(const struct cayd *c, const struct registry_ro
 {
 	auto_buf purpose = BUF_INIT(PURPOSE_MAX);
 
-	if (registry_purpose_write(row->registry, row->username, &purpose) < 0)
+	if (registry_purpose_write(row->registry, row->username, &row->tenant, &purpose) < 0)
 		return cay_no_memory(err);
 	return node_key_seal(c, (struct slice){ purpose.data, purpose.len },
 			     slice_of(row->password), ret, err);
+}
+
+static int registries_check_room(const struct registries *all, const struct id *owner,
+				 struct cay_err *err)
+{
+	size_t max = owner->noun == ID_NONE ? REGISTRIES_MAX : REGISTRIES_TENANT, n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += registry_credential_is_of(&all->rows[i], owner);
+	if (n >= max)
+		return cay_fail(err, CAY_E_LIMIT, "there are credentials for %zu registries", max);
+	if (all->n == ROWS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "all tenants have %d credentials", ROWS_MAX);
+	return 0;
 }
 
 /* Of a row that is sealed.  *ret_old is the previous value or NULL; the caller frees it. */
 static int registry_credential_set(struct registries *all, const struct registry_row *row,
 				   struct registry_credential *ret_old, struct cay_err *err)
 {
-	struct registry_credential *old = registry_credential_find(all, slice_of(row->registry));
+	struct registry_credential *old =
+		registry_credential_find(all, &row->tenant, slice_of(row->registry));
 	struct registry_credential l = { strdup(row->registry), strdup(row->username),
-					 strdup(row->sealed) };
+					 strdup(row->sealed), row->tenant };
+	int r;
 
 	if (!l.registry || !l.username || !l.sealed) {
 		registry_credential_fini(&l);
 		return cay_no_memory(err);
 	}
-	if (!old && all->n == REGISTRIES_MAX) {
+	r = old ? 0 : registries_check_room(all, &row->tenant, err);
+	if (r < 0) {
 		registry_credential_fini(&l);
-		return cay_fail(err, CAY_E_LIMIT, "there are credentials for %d registries",
-				REGISTRIES_MAX);
+		return r;
 	}
 	*ret_old = old ? *old : (struct registry_credential){};
 	*(old ? old : &all->rows[all->n++]) = l;
@@ -146,10 +185,11 @@ static int registry_credential_set(struct registries *all, const struct registry
 }
 
 /* Undo registry_credential_set(). */
-static void registry_credential_restore(struct registries *all, const char *registry,
+static void registry_credential_restore(struct registries *all, const struct registry_row *row,
 					struct registry_credential *old)
 {
-	struct registry_credential *l = registry_credential_find(all, slice_of(registry));
+	struct registry_credential *l =
+		registry_credential_find(all, &row->tenant, slice_of(row->registry));
 
 	registry_credential_fini(l);
 	*l = old->registry ? *old : all->rows[--all->n];
@@ -166,7 +206,10 @@ static int registries_save(const struct cayd *c, struct cay_err *err)
 	jw_array_begin(&w, "registries");
 	for (size_t i = 0; i < c->registries->n; i++) {
 		const struct registry_credential *l = &c->registries->rows[i];
-		struct registry_row row = { l->registry, l->username, .sealed = l->sealed };
+		struct registry_row row = { .registry = l->registry,
+					    .username = l->username,
+					    .sealed = l->sealed,
+					    .tenant = l->tenant };
 
 		field_encode(&registry_row_table, NULL, &row, &w);
 	}
@@ -272,11 +315,19 @@ bool registry_is_listed(const char *list, struct slice host)
 	return false;
 }
 
-/* {"auths": {"HOST": {"auth": base64 of USER:PASSWORD}}} */
-int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret,
-			    struct cay_err *err)
+bool registry_has_login(const struct cayd *c, const struct id *tenant, struct slice host)
 {
-	const struct registry_credential *l = registry_credential_find(c->registries, host);
+	return registry_credential_find(c->registries, tenant, host);
+}
+
+/* {"auths": {"HOST": {"auth": base64 of USER:PASSWORD}}} */
+int registry_authfile_write(const struct cayd *c, const struct id *owner, struct slice host,
+			    struct buf *ret, struct cay_err *err)
+{
+	const struct registry_credential *own =
+		registry_credential_find(c->registries, owner, host);
+	const struct registry_credential *l =
+		own ? own : registry_credential_find(c->registries, &image_owner_node, host);
 	auto_buf pair = BUF_INIT(PAIR_MAX), auth = BUF_INIT(BASE64_TEXT(PAIR_MAX));
 	struct jw w = jw_to(ret);
 	int r = l ? registry_credential_unseal(c, l, &pair) : 0;
@@ -311,7 +362,10 @@ int registry_authfile_write(const struct cayd *c, struct slice host, struct buf 
 
 static struct registry registry_describe(const struct cayd *c, const struct registry_credential *l)
 {
-	return (struct registry){ l->registry, l->username, !registry_credential_opens(c, l) };
+	return (struct registry){ .registry = l->registry,
+				  .username = l->username,
+				  .unreadable = !registry_credential_opens(c, l),
+				  .tenant = l->tenant };
 }
 
 static void registry_reply(struct cayd *c, struct request *rq, const struct registry_credential *l)
@@ -323,7 +377,10 @@ static void registry_reply(struct cayd *c, struct request *rq, const struct regi
 
 static int registry_login(struct cayd *c, const struct registry_login *q, struct cay_err *err)
 {
-	struct registry_row row = { q->registry, q->username, .password = q->password };
+	struct registry_row row = { .registry = q->registry,
+				    .username = q->username,
+				    .password = q->password,
+				    .tenant = q->tenant };
 	struct registry_credential old = {};
 	auto_buf sealed = BUF_INIT(SEALED_MAX);
 	int r = node_key_ensure(c, err);
@@ -336,7 +393,7 @@ static int registry_login(struct cayd *c, const struct registry_login *q, struct
 	if (r >= 0) {
 		r = registries_save(c, err);
 		if (r < 0)
-			registry_credential_restore(c->registries, q->registry, &old);
+			registry_credential_restore(c->registries, &row, &old);
 	}
 	registry_credential_fini(&old);
 	return r;
@@ -351,21 +408,28 @@ void op_registry_login(struct cayd *c, struct request *rq)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "expected HOST[:PORT]");
 	else if (strchr(q->username, ':'))
 		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "must not contain ':'");
+	else if (q->tenant.noun != ID_NONE && !c->hooks->tenant_exists(c, &q->tenant))
+		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
 	else
 		(void)registry_login(c, q, &err);
 	str_wipe(q->password);
 	if (err.code)
 		request_fail(rq, &err);
 	else
-		registry_reply(c, rq,
-			       registry_credential_find(c->registries, slice_of(q->registry)));
+		registry_reply(
+			c, rq,
+			registry_credential_find(c->registries, &q->tenant, slice_of(q->registry)));
 }
 
 void op_registry_list(struct cayd *c, struct request *rq)
 {
-	struct registry rows[REGISTRIES_MAX];
+	struct registry *rows = arena_alloc(&rq->arena, c->registries->n + 1, sizeof(*rows));
 	struct registry_list list = { .registries = { rows, c->registries->n } };
 
+	if (!rows) {
+		request_no_memory(rq);
+		return;
+	}
 	for (size_t i = 0; i < c->registries->n; i++)
 		rows[i] = registry_describe(c, &c->registries->rows[i]);
 	request_reply_json(rq, &registry_list_table, &list);
@@ -375,7 +439,8 @@ void op_registry_logout(struct cayd *c, struct request *rq)
 {
 	const struct registry_query *q = rq->query;
 	struct registries *all = c->registries;
-	struct registry_credential *l = registry_credential_find(all, slice_of(q->registry));
+	struct registry_credential *l =
+		registry_credential_find(all, &q->tenant, slice_of(q->registry));
 	struct cay_err err = {};
 	struct registry_credential gone;
 
@@ -393,4 +458,20 @@ void op_registry_logout(struct cayd *c, struct request *rq)
 	}
 	registry_reply(c, rq, &gone);
 	registry_credential_fini(&gone);
+}
+
+int registries_remove_of_deleted(struct cayd *c, struct cay_err *err)
+{
+	struct registries *all = c->registries;
+	size_t kept = 0, n = all->n;
+
+	for (size_t i = 0; i < n; i++) {
+		if (all->rows[i].tenant.noun != ID_NONE &&
+		    !c->hooks->tenant_exists(c, &all->rows[i].tenant))
+			registry_credential_fini(&all->rows[i]);
+		else
+			all->rows[kept++] = all->rows[i];
+	}
+	all->n = kept;
+	return kept == n ? 0 : registries_save(c, err);
 }

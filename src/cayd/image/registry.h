@@ -5,18 +5,27 @@
  * registry - registries that may be used, and the credentials for them
  *
  * Credentials are in db/registries.json, mode 0600, each sealed with the node's key
- * (core/node-key.h) and bound to its registry and user name.  They are opened only for the
- * authfile of a pull, which has those of its own registry and is a memfd that cannot be changed.
+ * (core/node-key.h) and bound to its registry, user name and tenant.  Those of the node serve every
+ * tenant; a tenant's own come before them and serve this tenant alone.  They are opened only for
+ * the authfile of a pull, which has those of its own registry and is a memfd that cannot be
+ * changed.
  */
 #include "cayd/core/cayd.h"
 
-#define REGISTRIES_MAX 64
+#define REGISTRIES_MAX 64    /* of the node */
+#define REGISTRIES_TENANT 16 /* of one tenant */
 
 [[nodiscard]] int registries_open(struct cayd *c, struct cay_err *err);
 /* Whether a setting, a list of words, contains this host. */
 bool registry_is_listed(const char *list, struct slice host);
-/* An authfile as skopeo reads it, with the credentials of this registry if there are any. */
-[[nodiscard]] int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret,
-					  struct cay_err *err);
+/* Whether the tenant has credentials of its own: what it pulls with them is its own. */
+bool registry_has_login(const struct cayd *c, const struct id *tenant, struct slice host);
+/* An authfile as skopeo reads it, with the credentials of this registry if there are any: the
+ * owner's, else the node's. */
+[[nodiscard]] int registry_authfile_write(const struct cayd *c, const struct id *owner,
+					  struct slice host, struct buf *ret, struct cay_err *err);
+/* Remove the credentials of tenants that do not exist: when one was deleted, and at the start once
+ * the journal is read. */
+[[nodiscard]] int registries_remove_of_deleted(struct cayd *c, struct cay_err *err);
 
 #endif

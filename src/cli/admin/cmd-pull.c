@@ -69,10 +69,26 @@ const struct cmd cmd_image_prune = {
 	.print = cmd_image_prune_print,
 };
 
-static const struct opt login_rows[] = {
-	{ "username", 0, OPT_TEXT, offsetof(struct registry_login, username), .arg = "NAME",
-	  .help = "User name at the registry" },
+struct registry_args {
+	const char *username, *tenant;
 };
+
+#define TENANT_ROW \
+	{ "tenant", \
+	  0, \
+	  OPT_TEXT, \
+	  offsetof(struct registry_args, tenant), \
+	  .operand = OPERAND_TENANT, \
+	  .arg = "NAME|ID", \
+	  .help = "Tenant that they serve; by default every tenant" }
+
+static const struct opt login_rows[] = {
+	{ "username", 0, OPT_TEXT, offsetof(struct registry_args, username), .arg = "NAME",
+	  .help = "User name at the registry" },
+	TENANT_ROW,
+};
+
+static const struct opt logout_rows[] = { TENANT_ROW };
 
 /* One line of standard input, without its end. */
 static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], struct cay_err *err)
@@ -101,15 +117,18 @@ static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], stru
 static int cmd_image_login_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	char password[PASSWORD_MAX + 2];
-	struct registry_login request = *(const struct registry_login *)c->args;
+	const struct registry_args *a = c->args;
+	struct registry_login request = { .registry = w->operands[0],
+					  .username = a->username,
+					  .password = password };
 	struct api_call call = { .op = OP_REGISTRY_LOGIN, .request = &request };
 	int r;
 
-	request.registry = w->operands[0];
-	request.password = password;
 	if (!request.username)
 		return cay_fail(err, CAY_E_INVALID, "image login: missing --username NAME");
-	r = cmd_image_login_read_password(password, err);
+	r = a->tenant ? api_find_tenant(&c->api, a->tenant, &request.tenant, err) : 0;
+	if (r >= 0)
+		r = cmd_image_login_read_password(password, err);
 	if (r >= 0)
 		r = api_call_print(c, &call, NULL, err);
 	explicit_bzero(password, sizeof(password));
@@ -117,20 +136,29 @@ static int cmd_image_login_run(struct cli *c, const struct opt_words *w, struct 
 }
 
 const struct cmd cmd_image_login = {
-	CMD_USAGE("image login", "--username NAME [--json] HOST[:PORT]"),
+	CMD_USAGE("image login", "--username NAME [--tenant NAME|ID] [--json] HOST[:PORT]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	CMD_OPTIONS(registry_login, OPTS(login_rows, 0)),
+	CMD_OPTIONS(registry_args, OPTS(login_rows, 0)),
 	.help = "Store registry credentials; read the password from stdin",
 	.run = cmd_image_login_run,
 };
 
+static int cmd_image_logout_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	const struct registry_args *a = c->args;
+	struct registry_query query = { .registry = w->operands[0] };
+	struct api_call call = { .op = OP_REGISTRY_LOGOUT, .query = &query };
+	int r = a->tenant ? api_find_tenant(&c->api, a->tenant, &query.tenant, err) : 0;
+
+	return r < 0 ? r : api_call_print(c, &call, NULL, err);
+}
+
 const struct cmd cmd_image_logout = {
-	CMD_USAGE("image logout", "[--json] HOST[:PORT]"),
+	CMD_USAGE("image logout", "[--tenant NAME|ID] [--json] HOST[:PORT]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
+	CMD_OPTIONS(registry_args, OPTS(logout_rows, 0)),
 	.help = "Delete the credentials of a registry",
-	.size = sizeof(struct registry_query),
-	.operand_at = { OPERAND_AT(registry_query, registry) },
-	.op = OP_REGISTRY_LOGOUT,
+	.run = cmd_image_logout_run,
 };
 
 static int cmd_image_logins_print(const void *reply, struct cay_err *err)
@@ -139,11 +167,17 @@ static int cmd_image_logins_print(const void *reply, struct cay_err *err)
 	const struct registry *rows = list->registries.v;
 	auto_table t = print_table_create(1);
 
-	for (size_t i = 0; i < list->registries.n; i++)
-		print_table_add_cellf(&t, "%s  %s%s", rows[i].registry, rows[i].username,
+	for (size_t i = 0; i < list->registries.n; i++) {
+		char id[ID_TEXT_LEN + 1] = "";
+
+		if (rows[i].tenant.noun != ID_NONE)
+			id_format(&rows[i].tenant, id);
+		print_table_add_cellf(&t, "%s  %s%s%s%s", rows[i].registry, rows[i].username,
+				      id[0] ? "  " : "", id,
 				      rows[i].unreadable ? "  cannot be opened; run 'cay image "
 							   "login' again"
 							 : "");
+	}
 	return print_table_stdout(&t, err);
 }
 

@@ -49,14 +49,17 @@ struct image_progress {
 struct registry {
 	const char *registry, *username;
 	bool unreadable;
+	struct id tenant; /* none: the node */
 };
 
 struct registry_login {
 	const char *registry, *username, *password;
+	struct id tenant;
 };
 
 struct registry_query {
 	const char *registry;
+	struct id tenant;
 };
 
 struct registry_list {

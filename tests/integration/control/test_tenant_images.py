@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of one tenant: no other tenant lists, reads or uses them, and they go with the tenant."""
+import json
 import pathlib
 import sys
 
@@ -8,8 +9,10 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "attack/images"))
 import cay  # noqa: E402
 from conftest import BUILD  # noqa: E402
+from test_audit import records  # noqa: E402
 from test_prune import on_disk  # noqa: E402
-from test_pull import cli, public, pull, refused, settings, tiny  # noqa: E402, F401
+from test_pull import PASSWORD, cli, private, public, pull, refused, settings, tiny  # noqa: E402, F401
+from test_registry_secrets import replace  # noqa: E402
 from test_tenants import actor, new_key  # noqa: E402
 
 
@@ -128,3 +131,88 @@ def test_by_hand(node, versions):
     assert a.id in cli(node, "image", "ls").stdout
     assert cli(node, "image", "rm", "mine").returncode != 0  # by its id: names are of the node
     assert cli(node, "image", "rm", made.stdout.strip()).returncode == 0 and a.images() == []
+
+
+def login(node, host, password, tenant=None):
+    fields = {"registry": host, "username": "robot", "password": password, **({"tenant": tenant} if tenant else {})}
+    return node.call("POST", "/v1/registries", fields)
+
+
+def logins(node):
+    return {(r["registry"], r.get("tenant")): r["unreadable"] for r in node.call("GET", "/v1/registries")["registries"]}
+
+
+@pytest.fixture
+def guarded(private):  # noqa: F811
+    """A node, and the reference of an image that only a password opens."""
+    with cay.Cay(BUILD, env=settings(private.host)) as c:
+        yield c, f"{private.host}/secret/tiny:1"
+
+
+def test_a_login_serves_its_tenant(guarded, private):  # noqa: F811
+    """What it pulls with its own password is its own: another tenant has to show the registry one as well."""
+    node, reference = guarded
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    told = login(node, private.host, PASSWORD, a.id)
+    assert told == {"registry": private.host, "username": "robot", "unreadable": False, "tenant": a.id}
+    refused(lambda: b.api.create(reference), 403, "permission_denied", reference)
+    a.api.delete(a.api.create(reference))
+    image = a.images()[0]
+    assert image["tenant"] == a.id and image["name"] == reference and image["pulled"]
+    before = len(private.requests())
+    for ref in (reference, image["digest"], image["id"]):  # the files are here now
+        refused(lambda ref=ref: b.api.create(ref), 403 if ref == reference else 404, "permission_denied" if ref == reference else "not_found")
+        refused(lambda ref=ref: node.create(ref), 403 if ref == reference else 404, "permission_denied" if ref == reference else "not_found")
+    login(node, private.host, "wrong-" + PASSWORD, b.id)
+    refused(lambda: b.api.create(reference), 403, "permission_denied", reference)
+    assert b.images() == []
+    login(node, private.host, PASSWORD, b.id)
+    b.api.delete(b.api.create(reference))
+    assert b.images()[0]["tenant"] == b.id and b.images()[0]["id"] != image["id"] and len(private.requests()) > before
+    # the node's serve every tenant that has none, and what they pull every tenant
+    login(node, private.host, PASSWORD)
+    c = Tenant(node, "c")
+    c.api.delete(c.api.create(reference))
+    assert "tenant" not in c.images()[0] and names(b.images()) == [reference] * 2
+    assert logins(node) == {(private.host, t): False for t in (a.id, b.id, None)}
+    node.call("DELETE", f"/v1/registries?registry={private.host}&tenant={a.id}")
+    assert logins(node) == {(private.host, t): False for t in (b.id, None)}
+    rows = [r for r in records(node) if r["op"].startswith("registry.")]
+    assert rows[-1]["detail"] == f"registry={private.host} tenant={a.id}"
+
+
+def test_a_login_of_a_tenant_opens_for_no_other(guarded, private):  # noqa: F811
+    node, reference = guarded
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    login(node, private.host, PASSWORD, a.id)
+    store = node.state / "db/registries.json"
+    row = json.loads(store.read_text())["registries"][0]
+    node.kill_daemon("cayd")
+    theirs = {k: v for k, v in row.items() if k != "tenant"}
+    replace(node, store, json.dumps({"registries": [row, row | {"tenant": b.id}, theirs]}))
+    node.start_cayd()
+    assert logins(node) == {(private.host, a.id): False, (private.host, b.id): True, (private.host, None): True}
+    refused(lambda: b.api.create(reference), 503, "unavailable", "cannot be opened")
+    refused(lambda: pull(node, reference), 503, "unavailable", "cannot be opened")
+    a.api.delete(a.api.create(reference))
+
+
+def test_logins_go_with_their_tenant(guarded, private):  # noqa: F811
+    node, _ = guarded
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    for t in (a, b):
+        login(node, private.host, PASSWORD, t.id)
+    store = node.state / "db/registries.json"
+    both = store.read_text()
+    a.remove()
+    assert logins(node) == {(private.host, b.id): False} and a.id not in store.read_text()
+    node.kill_daemon("cayd")  # as if it had died before the file was written
+    replace(node, store, both)
+    node.start_cayd()
+    assert logins(node) == {(private.host, b.id): False} and a.id not in store.read_text()
+    refused(lambda: login(node, private.host, PASSWORD, a.id), 404, "not_found", "tenant")
+    done = cli(node, "image", "login", "--username", "robot", "--tenant", "b", "other.test", input="pw-77\n")
+    assert done.returncode == 0, done.stderr
+    assert b.id in cli(node, "image", "logins").stdout
+    assert cli(node, "image", "logout", "other.test").returncode != 0  # the node has none
+    assert cli(node, "image", "logout", "--tenant", "b", "other.test").returncode == 0
