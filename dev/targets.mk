@@ -61,7 +61,7 @@ asan: build/asan-gcc ## the tests under ASan + UBSan [SUITE=unit,integration] [T
 asan-clang: build/asan-clang ## those that start no daemons under clang's
 	@dev/check build/asan-clang unit,sim,fuzz,platform
 
-coverage: build/cov ## line coverage of what reads untrusted bytes; fails below 95 % in text, wire, ops, auth, below a floor elsewhere
+coverage: build/cov ## line coverage of what reads untrusted bytes; fails below 95 % in text, wire, ops, auth, egress, below a floor elsewhere
 	@dev/coverage build/cov
 
 fuzz: ## every fuzzer for SECONDS=60 [ONLY=a,b] [SAMPLE=10: each once in ten commits]

@@ -68,6 +68,7 @@ static void what_is_answered(void **)
 	} cases[] = {
 		{ BYTES(PLAIN WWW IN_A), 0, true },
 		{ BYTES(PLUS_ONE WWW IN_A OPT), 0, true },
+		{ BYTES(PLUS_TWO WWW IN_A "\xc0\x0c\0\x10\0\xff\0\0\0\0\0\0" OPT), 0, true },
 		/* no DNS, and answers: nobody is answered */
 		{ BYTES(""), -EBADMSG, false },
 		{ BYTES("\x12\x34\1\0\0\1\0\0\0\0\0"), -EBADMSG, false },
@@ -88,6 +89,7 @@ static void what_is_answered(void **)
 		{ BYTES(PLUS_ONE WWW IN_A "\0\0\x29\x04\xd0\0\0\0\0\0\1"), DNS_FORMERR, true },
 		{ BYTES(PLUS_ONE WWW IN_A "\1a" OPT), DNS_FORMERR, true }, /* not of the root */
 		{ BYTES(PLUS_TWO WWW IN_A OPT OPT), DNS_FORMERR, true },
+		{ BYTES(HEAD("\1\0", "\0\1\0\0\0\0\0\x09") WWW IN_A), DNS_FORMERR, true },
 		{ BYTES(PLUS_ONE WWW IN_A "\0\0\x29\x04\xd0\0\1\0\0\0\0"), DNS_BADVERS, true },
 		/* names that are none of ours */
 		{ BYTES(PLAIN "\0" IN_A), DNS_NXDOMAIN, true },
