@@ -42,6 +42,10 @@ static const struct {
 	{ "sandbox.usage", "GET", "/v1/sandboxes/" SB "/usage", 1 },
 	{ "sandbox.labels", "POST", "/v1/sandboxes/" SB "/labels", 1 },
 	{ "sandbox.token", "POST", "/v1/sandboxes/" SB "/token", 1 },
+	{ "egress.get", "GET", "/v1/sandboxes/" SB "/egress", 1 },
+	{ "egress.put", "PUT", "/v1/sandboxes/" SB "/egress?if_generation=1", 1 },
+	{ "egress.check", "POST", "/v1/sandboxes/" SB "/egress/check", 1 },
+	{ "preset.list", "GET", "/v1/presets", 0 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.status", "GET", "/v1/status", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
@@ -281,9 +285,9 @@ static void every_row_is_complete(void **)
 				     op->reply == REPLY_BYTES || op->reply == REPLY_TREE ||
 				     op->reply == REPLY_PAGE);
 		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
-		/* what is searched for may be longer than a URL */
-		row_check(i,
-			  op->scope != SCOPE_READ || op->method == METHOD_GET || i == OP_FILE_GREP);
+		/* what is searched for may be longer than a URL; a check opens nothing */
+		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET ||
+				     i == OP_FILE_GREP || i == OP_EGRESS_CHECK);
 		row_check(i, op_method_name(op->method)[0] && op_scope_name(op->scope)[0]);
 		row_check(i, has_request(op) && audits_texts(op));
 		row_check(i, !(op->flags & OP_PAGE) || op->scope == SCOPE_PUBLIC);

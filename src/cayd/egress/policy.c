@@ -2,8 +2,9 @@
 #include "cayd/egress/policy.h"
 
 #include "cayd/egress/egress-link.h"
+#include "cayd/egress/preset-files.h"
 
-#define NODE_ARENA_MAX KIB(64)
+#define NODE_ARENA_MAX MIB(8) /* 64 presets of 256 rules */
 
 struct egress {
 	struct egress_presets presets;
@@ -20,6 +21,8 @@ int egress_open(struct cayd *c, struct cay_err *err)
 	if (!e)
 		return cay_no_memory(err);
 	e->arena = ARENA_INIT(NODE_ARENA_MAX);
+	if (preset_files_read(s->egress_dir, &e->arena, &e->presets, err) < 0)
+		return -EINVAL;
 	if (!egress_preset_find(&e->presets, s->egress_default))
 		return cay_fail(err, CAY_E_INVALID, "egress.default: there is no preset '%s'",
 				s->egress_default);
@@ -63,24 +66,31 @@ int egress_apply_default(const struct cayd *c, struct sandbox_create *spec, stru
 	return 0;
 }
 
-static bool egress_policies_can_allow(const struct egress_spec *own,
-				      const struct egress_spec *template)
+bool egress_policies_can_allow(const struct egress_spec *own, const struct egress_spec *template)
 {
 	return (own || template) && (!own || egress_spec_can_allow(own)) &&
 	       (!template || egress_spec_can_allow(template));
 }
 
-static int egress_compile(const struct cayd *c, const struct egress_spec *own,
-			  const struct egress_spec *template, uint64_t generation, struct buf *ret,
-			  struct cay_err *err)
+void egress_get_layers(const struct cayd *c, const struct egress_spec *own,
+		       const struct egress_spec *template,
+		       const struct egress_spec *ret[static EGRESS_LAYER_NUM])
 {
 	static const struct egress_spec nothing = { .otherwise = EGRESS_SPEC_DENY };
-	const struct egress_spec *layers[EGRESS_LAYER_NUM] = {
-		[EGRESS_NODE] = c->egress->node,
-		[EGRESS_TEMPLATE] = template,
-		[EGRESS_SANDBOX] = own || template ? own : &nothing,
-	};
 
+	ret[EGRESS_NODE] = c->egress->node;
+	ret[EGRESS_TENANT] = NULL;
+	ret[EGRESS_TEMPLATE] = template;
+	ret[EGRESS_SANDBOX] = own || template ? own : &nothing;
+}
+
+int egress_compile(const struct cayd *c, const struct egress_spec *own,
+		   const struct egress_spec *template, uint64_t generation, struct buf *ret,
+		   struct cay_err *err)
+{
+	const struct egress_spec *layers[EGRESS_LAYER_NUM];
+
+	egress_get_layers(c, own, template, layers);
 	return egress_layers_compile(layers, &c->egress->presets, generation, ret, err);
 }
 
@@ -100,7 +110,7 @@ int egress_create_check(const struct cayd *c, const struct sandbox_create *spec,
 	return r;
 }
 
-static int egress_require_link(const struct cayd *c, struct cay_err *err)
+int egress_require_link(const struct cayd *c, struct cay_err *err)
 {
 	if (egress_link_is_ready(c))
 		return 0;

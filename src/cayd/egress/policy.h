@@ -28,6 +28,16 @@ const struct egress_presets *egress_get_presets(const struct cayd *c);
 [[nodiscard]] int egress_create_require_link(const struct cayd *c,
 					     const struct sandbox_create *spec,
 					     struct cay_err *err);
+/* For the operations: the layers of a sandbox with these policies, either of which may be NULL. */
+void egress_get_layers(const struct cayd *c, const struct egress_spec *own,
+		       const struct egress_spec *template,
+		       const struct egress_spec *ret[static EGRESS_LAYER_NUM]);
+[[nodiscard]] int egress_compile(const struct cayd *c, const struct egress_spec *own,
+				 const struct egress_spec *template, uint64_t generation,
+				 struct buf *ret, struct cay_err *err);
+bool egress_policies_can_allow(const struct egress_spec *own, const struct egress_spec *template);
+/* egress_unavailable unless cay-egress is there. */
+[[nodiscard]] int egress_require_link(const struct cayd *c, struct cay_err *err);
 /* Whether its own policy can allow something. */
 bool sandbox_has_egress(const struct sandbox *sb);
 uint64_t sandbox_egress_generation(const struct sandbox *sb);

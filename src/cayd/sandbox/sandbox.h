@@ -42,6 +42,7 @@ struct sandbox {
 	uint32_t epoch;                /* tokens of an older epoch are void */
 	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
 	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
+	bool egress_attached;          /* cay-egress carries its connections */
 	struct sandbox_egress *egress; /* NULL: nowhere, and its template has no policy */
 	bool other_boot;               /* the journal has it from before the machine started */
 

@@ -12,6 +12,8 @@ const struct op_tag op_tags[] = {
 	{ "tree", "Trees", "Directories as archives, in and out" },
 	{ "process", "Processes", "Processes of a sandbox" },
 	{ "port", "Ports", "Listening ports of a sandbox" },
+	{ "egress", "Egress", "Where the connections of a sandbox may go" },
+	{ "preset", "Presets", "Rules with a name, for egress policies" },
 	{ "service", "Services", "Long-running programs in a sandbox, restarted when they end" },
 	{ "template", "Templates and pools",
 	  "Templates of sandboxes, and pools of pre-started ones" },

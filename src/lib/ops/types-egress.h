@@ -27,6 +27,42 @@ struct egress_spec {
 	unsigned otherwise;      /* enum egress_spec_action */
 };
 
+/* The policy of a sandbox, and where it stands. */
+struct egress_info {
+	struct egress_spec policy, template;
+	bool has_template, attached;
+	uint64_t generation;
+	const char *digest;
+};
+
+struct egress_put_query {
+	uint64_t if_generation;
+	bool has_generation;
+};
+
+struct egress_check {
+	const char *to;
+	uint64_t port;
+};
+
+struct egress_checked {
+	unsigned verdict; /* enum egress_spec_action */
+	unsigned layer;
+	uint64_t rule;
+	bool has_rule;
+	const char *text, *reason;
+};
+
+struct preset_info {
+	const char *name, *help;
+	struct field_texts rules;
+	bool has_rules;
+};
+
+struct preset_list {
+	struct field_list presets; /* struct preset_info */
+};
+
 /* The policies of a sandbox in the journal. */
 struct egress_record {
 	struct egress_spec own, template;

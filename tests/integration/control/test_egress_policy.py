@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Egress policies: what is a policy, where it is kept, and what cannot be enforced is refused."""
+import ipaddress
 import pathlib
+import random
+import re
+import shutil
+import tempfile
 
 import pytest
 from cay import wait_for
@@ -120,3 +125,182 @@ def test_a_bound_of_the_node_is_read(own):
     own.start_cayd()
     own.image_import("again", tiny())
     refused("egress_unavailable", create, own, ALLOW)
+
+
+# -- the operations
+
+
+def policy(c, box):
+    return c.call("GET", f"/v1/sandboxes/{box}/egress")
+
+
+def put(c, box, egress, query=""):
+    return c.call("PUT", f"/v1/sandboxes/{box}/egress{query}", egress)
+
+
+DENY = {"rules": [{"action": "deny", "to": "*.example.com", "ports": [443, "8000-8010"]}], "default": "deny"}
+
+
+def test_a_policy_is_replaced_and_outlives_control(own):
+    box = own.create("tiny")
+    first = policy(own, box)
+    assert first["policy"] == {"rules": [], "default": "deny"} and "template" not in first
+    assert first["generation"] == 1 and first["attached"] is False and re.fullmatch("[0-9a-f]{16}", first["digest"])
+    second = put(own, box, DENY, "?if_generation=1")
+    assert second["policy"] == DENY and second["generation"] == 2 and second["digest"] != first["digest"]
+    error = refused("conflict", put, own, box, {}, "?if_generation=1")
+    assert error["field"] == "if_generation" and policy(own, box) == second
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert policy(own, box) == second
+    assert put(own, box, {})["generation"] == 3
+    own.delete(box)
+    refused("wrong_state", put, own, box, {})
+
+
+def test_a_policy_that_is_refused_changes_nothing(daemon, box):
+    before = policy(daemon, box)
+    for egress, field in WRONG:
+        error = refused("invalid_argument", put, daemon, box, egress)
+        assert "egress." + error["field"] == field, error
+    refused("egress_unavailable", put, daemon, box, ALLOW)
+    refused("egress_unavailable", put, daemon, box, {"default": "allow"})
+    assert policy(daemon, box) == before
+
+
+def test_a_token_cannot_change_the_policy(daemon, box):
+    """It is what an agent inside may have."""
+    of_one = daemon.edge(f"{daemon.get(box)['tenant']} write - {box}")
+    refused("permission_denied", put, of_one, box, {})
+    assert policy(of_one, box)["generation"] == 1
+
+
+def test_a_policy_stays_within_that_of_its_template(daemon):
+    kind = template(daemon, "bounded", ALLOW)["id"]
+    box = daemon.call("POST", "/v1/sandboxes", {"template": "bounded", "egress": {}})["id"]
+    bound = policy(daemon, box)["template"]
+    assert bound == {**ALLOW, "default": "deny"}
+    assert put(daemon, box, DENY)["template"] == bound
+    daemon.call("DELETE", "/v1/templates/" + kind)
+    assert policy(daemon, box)["template"] == bound
+    daemon.delete(box)
+
+
+# -- the verdict, by a reference that shares nothing with Cay
+
+
+def matches(rule, to, port):
+    ranges = [str(p).split("-") for p in rule.get("ports", [443])]
+    if not any(int(r[0]) <= port <= int(r[-1]) for r in ranges):
+        return False
+    if re.fullmatch(r"[0-9.]+", to):
+        return bool(re.fullmatch(r"[0-9./]+", rule["to"])) and ipaddress.ip_address(to) in ipaddress.ip_network(rule["to"])
+    if rule["to"] == "*":
+        return True
+    return to.endswith(rule["to"][1:]) if rule["to"].startswith("*.") else to == rule["to"]
+
+
+def judge(egress, to, port):
+    """(action, number of the rule or None)"""
+    for i, rule in enumerate(egress["rules"]):
+        if matches(rule, to, port):
+            return rule["action"], i
+    return egress["default"], None
+
+
+def expected(layers, to, port):
+    """(verdict, layer, rule): the first of the strictest, or of what all allow the last."""
+    said = [(name, *judge(egress, to, port)) for name, egress in layers]
+    layer, action, i = next((s for s in said if s[1] == "deny"), said[-1])
+    return action, layer, i
+
+
+NAMES = ["example.com", "a.example.com", "b.a.example.com", "xexample.com", "example.org", "192.0.2.7", "192.0.3.7", "8.8.8.8"]
+TARGETS = ["*", "example.com", "*.example.com", "*.a.example.com", "a.example.com", "example.org", "192.0.2.0/24", "192.0.0.0/16", "0.0.0.0/0", "192.0.2.7"]
+PORTS = [None, [443], [80], ["1-65535"], [22, "400-500"], ["8000-8010", 9]]
+
+
+def a_policy(r, actions, defaults):
+    rules = []
+    for _ in range(r.randrange(6)):
+        ports = r.choice(PORTS)
+        rules.append({"action": r.choice(actions), "to": r.choice(TARGETS), **({"ports": ports} if ports else {})})
+    return {"rules": rules, "default": r.choice(defaults)}
+
+
+def check(c, box, to, port):
+    said = c.call("POST", f"/v1/sandboxes/{box}/egress/check", {"to": to, "port": port})
+    assert said["reason"] and ("text" in said) == ("rule" in said), said
+    return said["verdict"], said["layer"], said.get("rule")
+
+
+def test_the_verdict_is_that_of_the_reference(own):
+    """The template's policy is any; the sandbox's denies, or cay-egress would be needed.  So the layer says what the template's allows."""
+    r = random.Random(19)
+    verdicts = set()
+    for n in range(12):
+        of_template = a_policy(r, ["allow", "deny"], ["allow", "deny"])
+        template(own, f"t{n}", of_template)
+        box = own.call("POST", "/v1/sandboxes", {"template": f"t{n}", "egress": {}})["id"]
+        for _ in range(3):
+            of_sandbox = a_policy(r, ["deny"], ["deny"])
+            put(own, box, of_sandbox)
+            for _ in range(12):
+                to, port = r.choice(NAMES), r.choice([22, 80, 443, 450, 8005, 65535])
+                want = expected([("template", of_template), ("sandbox", of_sandbox)], to, port)
+                verdicts.add(want)
+                assert check(own, box, to, port) == want, (of_template, of_sandbox, to, port)
+        own.delete(box)
+    assert {"template", "sandbox"} == {layer for _, layer, _ in verdicts} and len(verdicts) > 6
+
+
+def test_a_sandbox_without_a_policy_reaches_nothing(daemon, box):
+    assert check(daemon, box, "a.example", 443) == ("deny", "sandbox", None)
+    for to in ("localhost", "a.example.", "[::1]", "fd00::1", "192.0.2.0/24", "*", "*.example.com"):
+        assert refused("invalid_argument", check, daemon, box, to, 443)["field"] == "to"
+    assert refused("invalid_argument", check, daemon, box, "a.example", 0)["field"] == "port"
+
+
+# -- presets
+
+
+@pytest.fixture
+def presets(own):
+    """A directory of presets that control reads when it starts again."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        pathlib.Path(top).chmod(0o755)
+        own.env["CAY_PATHS_EGRESS"] = top
+        own.kill_daemon("cayd")
+        yield pathlib.Path(top)
+
+
+def test_presets_of_the_package_are_presets(own, presets):
+    for at in pathlib.Path(__file__).parents[3].glob("packaging/egress.d/*.conf"):
+        shutil.copy(at, presets)
+    (presets / "README").write_text("not a preset")
+    own.start_cayd()
+    found = {p["name"]: p for p in own.call("GET", "/v1/presets")["presets"]}
+    assert list(found) == ["none", "git", "llm", "open", "web"] and all(p["help"] for p in found.values())
+    assert found["none"]["rules"] == [] and found["web"]["rules"] == ["allow * 80,443"]
+    assert "allow github.com 22,443" in found["git"]["rules"] and found["open"]["rules"][1] == "allow 0.0.0.0/0 1-65535"
+    template(own, "gits", {"presets": ["git"], "rules": [{"action": "deny", "to": "gist.github.com"}], "default": "deny"})
+    box = own.call("POST", "/v1/sandboxes", {"template": "gits", "egress": {}})["id"]
+    for to, port, layer, rule in (("gist.github.com", 443, "template", 0), ("api.github.com", 443, "sandbox", None),
+                                  ("api.github.com", 22, "template", None), ("github.com", 22, "sandbox", None)):
+        assert check(own, box, to, port) == ("deny", layer, rule)
+    refused("egress_unavailable", create, own, {"presets": ["git"]})
+    refused("invalid_argument", create, own, {"presets": ["packages"]})
+
+
+@pytest.mark.parametrize("name, text, says", [
+    ("a.conf", "allow a.example\n\ndeny b.example\n", "a.conf: line 3"),
+    ("a.conf", "allow a.example 0\n", "a.conf: line 1"),
+    ("a.conf", "# all\nallow https://a.example\n", "a.conf: line 2"),
+    ("a.conf", "allow a.example 1,2,3,4,5\n", "a.conf: line 1"),
+    ("a.conf", "allow *.com\n", "a.conf: line 1"),
+    ("A.conf", "", "A.conf"), ("none.conf", "", "none.conf"),
+])
+def test_a_file_that_is_no_preset_stops_the_start(own, presets, name, text, says):
+    (presets / name).write_text(text)
+    with pytest.raises(RuntimeError, match=says):
+        own.start_cayd()

@@ -148,6 +148,11 @@ def walk(me, w):
     me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})
     me.call("POST", f"/v1/sandboxes/{box}/limits", {"pids": 300, "memory_bytes": "1Gi"})
     me.call("GET", f"/v1/sandboxes/{box}/usage")
+    me.call("PUT", f"/v1/sandboxes/{box}/egress?if_generation=1", {"rules": [{"action": "deny", "to": "*", "ports": [443, "8000-8010"]}]})
+    refused("conflict", me, "PUT", f"/v1/sandboxes/{box}/egress?if_generation=1", {})
+    me.call("GET", f"/v1/sandboxes/{box}/egress")
+    me.call("POST", f"/v1/sandboxes/{box}/egress/check", {"to": "a.example"})
+    me.call("GET", "/v1/presets")
     # commands
     me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; printf '\\377' >&2; exit 3"]})
     refused("not_found", me, "POST", f"/v1/sandboxes/{absent}/execs", {"argv": ["true"]})
