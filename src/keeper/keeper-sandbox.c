@@ -377,7 +377,7 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
 	if (r < 0)
 		return r;
-	if (b.cgroup.v2 >= 0 && cgroup_read_usage(&b.cgroup, &used, NULL) >= 0) {
+	if (b.cgroup.v2 >= 0 && cgroup_read_spent(&b.cgroup, &used) >= 0) {
 		result->removed.cpu_ns = used.cpu_ns;
 		result->removed.memory_peak = used.memory_peak;
 	}

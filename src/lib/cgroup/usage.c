@@ -76,22 +76,30 @@ static bool cgroup_v1_reached_limit(int dir, uint64_t peak)
 	       peak + CGROUP_LIMIT_SLACK >= limit;
 }
 
+static int cgroup_read_memory_peak(const struct cgroup *c, uint64_t *ret)
+{
+	int r;
+
+	if (c->v1[CG_MEMORY] >= 0)
+		return cgroup_read_number(c->v1[CG_MEMORY], "memory.max_usage_in_bytes", ret);
+	r = cgroup_read_number(c->v2, "memory.peak", ret);
+	/* memory.peak exists from Linux 5.19 on */
+	return r < 0 ? cgroup_read_number(c->v2, "memory.current", ret) : r;
+}
+
 static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 {
-	int fd = c->v1[CG_MEMORY], r;
+	int fd = c->v1[CG_MEMORY];
+	int r = cgroup_read_memory_usage(fd < 0 ? c->v2 : fd, fd >= 0, &ret->memory_bytes);
 
+	if (r >= 0)
+		r = cgroup_read_memory_peak(c, &ret->memory_peak);
 	if (fd >= 0) {
-		r = cgroup_read_number(fd, "memory.usage_in_bytes", &ret->memory_bytes);
-		if (r >= 0)
-			r = cgroup_read_number(fd, "memory.max_usage_in_bytes", &ret->memory_peak);
 		ret->limit_hits = r >= 0 && cgroup_v1_reached_limit(fd, ret->memory_peak);
 		return r < 0 ? r
 			     : cgroup_read_keyed_number(fd, "memory.oom_control", "oom_kill",
 							&ret->oom_kills);
 	}
-	r = cgroup_read_number(c->v2, "memory.current", &ret->memory_bytes);
-	if (r >= 0 && cgroup_read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
-		ret->memory_peak = ret->memory_bytes; /* memory.peak exists from Linux 5.19 on */
 	(void)cgroup_read_keyed_number(c->v2, "memory.events", "oom", &ret->limit_hits);
 	return r < 0 ? r
 		     : cgroup_read_keyed_number(c->v2, "memory.events", "oom_kill",
@@ -99,14 +107,29 @@ static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 }
 
 /* v2 counts CPU time wherever its controller is. */
+static int cgroup_read_cpu_time(const struct cgroup *c, uint64_t *ret_ns)
+{
+	uint64_t us = 0;
+	int r = cgroup_read_keyed_number(c->v2, "cpu.stat", "usage_usec", &us);
+
+	*ret_ns = us * 1000;
+	return r;
+}
+
+int cgroup_read_spent(const struct cgroup *c, struct cgroup_usage *ret)
+{
+	int r = cgroup_read_cpu_time(c, &ret->cpu_ns);
+
+	return r < 0 ? r : cgroup_read_memory_peak(c, &ret->memory_peak);
+}
+
 static int cgroup_read_cpu(const struct cgroup *c, struct cgroup_usage *ret)
 {
 	uint64_t us;
-	int r = cgroup_read_keyed_number(c->v2, "cpu.stat", "usage_usec", &us);
+	int r = cgroup_read_cpu_time(c, &ret->cpu_ns);
 
 	if (r < 0)
 		return r;
-	ret->cpu_ns = us * 1000;
 	if (c->v1[CG_CPU] >= 0)
 		return cgroup_read_keyed_number(c->v1[CG_CPU], "cpu.stat", "throttled_time",
 						&ret->throttled_ns);
