@@ -17,7 +17,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[24] = {
+const struct opt opts_create[27] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -66,6 +66,14 @@ const struct opt opts_create[24] = {
 	  .help = "Shell command to keep running, started before create returns; may be repeated" },
 	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
 	  .help = "Port of its application, by default 9000; 'cay preview' shows it" },
+	{ "egress", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.presets),
+	  .arg = "PRESET", .help = "Let it connect to what this preset allows; may be repeated" },
+	{ "allow", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.allow),
+	  .arg = "NAME[:PORTS]",
+	  .help = "Let it connect to this name, on port 443 without PORTS; may be repeated" },
+	{ "deny", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.deny),
+	  .arg = "NAME[:PORTS]",
+	  .help = "Deny this name, before anything is allowed; may be repeated" },
 	{ "key", 0, OPT_TEXT, offsetof(struct sandbox_create_args, idempotency_key), .arg = "KEY",
 	  .help = "Idempotency key: repeated requests create one sandbox" },
 };
@@ -224,6 +232,9 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 
 	if (r >= 0)
 		r = cmd_create_fill_services(c, &a->services, request, err);
+	request->has_egress = a->egress.presets.n || a->egress.allow.n || a->egress.deny.n;
+	if (r >= 0 && request->has_egress)
+		r = egress_options_apply(c, &a->egress, &request->egress, err);
 	request->has_ttl = request->ttl_ms > 0;
 	request->has_idle = request->idle_ms > 0;
 	request->has_lease = request->lease_ms > 0;

@@ -129,14 +129,22 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
 [[nodiscard]] int help_format_json(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_format_man(struct buf *out);
 
+/* The options of an egress policy: names of presets, and NAME[:PORTS]. */
+struct egress_options {
+	struct field_texts presets, allow, deny;
+};
+[[nodiscard]] int egress_options_apply(struct cli *c, const struct egress_options *o,
+				       struct egress_spec *ret, struct cay_err *err);
+
 /* The options of create, shared with run and templates. */
 struct sandbox_create_args {
 	struct sandbox_create create;
 	const char *idempotency_key; /* or NULL, here and below */
 	const char *writable;        /* paths separated by commas */
 	struct field_map services;
+	struct egress_options egress;
 };
-extern const struct opt opts_create[24];
+extern const struct opt opts_create[27];
 /* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
 void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */

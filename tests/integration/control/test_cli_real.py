@@ -258,3 +258,23 @@ def test_a_hint_names_what_failed_and_not_the_key(own, run, tmp_path):
     said = run("template", "create", "py", "nosuchimage", status=4)
     assert "hint: 'cay image ls' lists images" in said, said
     run("rm", "work")
+
+
+def test_egress_policies(own, run):
+    """Of two denials the newer comes first; what would need cay-egress is refused, and nothing is created for it."""
+    box = run("create", "--deny", "a.example:22,8000-8010", "tiny").strip()
+    shown = rows(run("egress", "show", box))
+    assert (shown["generation"], shown["attached"], shown["default"]) == ("1", "no", "deny")
+    shown = run("egress", "set", "--preset", "none", "--deny", "*.b.example:80", box).splitlines()
+    assert [re.split(r"  +", line) for line in shown if line.startswith(("deny", "preset"))] == [["deny", "*.b.example:80"], ["preset", "none"]]
+    assert "*.b.example:80" in run("egress", "deny", box, "c.example")
+    policy = json.loads(run("egress", "show", "--json", box))
+    assert policy["generation"] == 3 and [r["to"] for r in policy["policy"]["rules"]] == ["c.example", "*.b.example"]
+    assert policy["policy"]["rules"][1]["ports"] == [80] and policy["policy"]["presets"] == ["none"]
+    assert run("egress", "check", box, "c.example").startswith("deny  rule 0 of the sandbox's policy denies it")
+    assert json.loads(run("egress", "check", "--json", "--port", "80", box, "x.b.example"))["rule"] == 1
+    assert rows(run("egress", "presets"))["none"].startswith("0 rules")
+    for words in (("egress", "allow", box, "c.example"), ("egress", "set", "--allow", "c.example", box), ("create", "--allow", "c.example", "tiny")):
+        assert "cay-egress" in run(*words, status=8)
+    assert "there is no preset" in run("create", "--egress", "absent", "tiny", status=2)
+    assert json.loads(run("egress", "show", "--json", box)) == policy and len(names(run("ls"))) == 1

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/core/command.h"
+#include "cli/print/list.h"
+#include "cli/print/print.h"
+
+#define PORTS_MAX 4
+
+/* "NAME", or "NAME:PORTS" with ports separated by commas; the server checks them. */
+static int egress_word_read(struct cli *c, const char *word, unsigned action,
+			    struct egress_rule_spec *ret, struct cay_err *err)
+{
+	struct slice ports = slice_of(word), name = slice_cut(&ports, ':');
+
+	*ret = (struct egress_rule_spec){ .action = action, .has_ports = ports.p != NULL };
+	ret->to = arena_strndup(&c->arena, name.p, name.n);
+	ret->ports.v = arena_alloc(&c->arena, PORTS_MAX, sizeof(*ret->ports.v));
+	if (!ret->to || !ret->ports.v)
+		return cay_no_memory(err);
+	while (ports.p) {
+		struct slice one = slice_cut(&ports, ',');
+
+		if (ret->ports.n == PORTS_MAX)
+			return cay_fail(err, CAY_E_INVALID, "'%s' has more than %d ports", word,
+					PORTS_MAX);
+		ret->ports.v[ret->ports.n] = arena_strndup(&c->arena, one.p, one.n);
+		if (!ret->ports.v[ret->ports.n++])
+			return cay_no_memory(err);
+	}
+	return 0;
+}
+
+static int egress_words_read(struct cli *c, const char *const *words, size_t n, unsigned action,
+			     struct field_list *rules, struct cay_err *err)
+{
+	struct egress_rule_spec *rows = rules->v;
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = egress_word_read(c, words[i], action, &rows[rules->n++], err);
+	return r;
+}
+
+int egress_options_apply(struct cli *c, const struct egress_options *o, struct egress_spec *ret,
+			 struct cay_err *err)
+{
+	int r;
+
+	*ret = (struct egress_spec){ .presets = o->presets,
+				     .has_presets = o->presets.n > 0,
+				     .otherwise = EGRESS_SPEC_DENY };
+	ret->rules.v =
+		arena_alloc(&c->arena, o->deny.n + o->allow.n + 1, sizeof(struct egress_rule_spec));
+	if (!ret->rules.v)
+		return cay_no_memory(err);
+	r = egress_words_read(c, o->deny.v, o->deny.n, EGRESS_SPEC_DENY, &ret->rules, err);
+	return r < 0 ? r
+		     : egress_words_read(c, o->allow.v, o->allow.n, EGRESS_SPEC_ALLOW, &ret->rules,
+					 err);
+}
+
+static void egress_add_rule(struct print_table *t, const struct egress_rule_spec *rule)
+{
+	auto_buf text = BUF_INIT(KIB(1));
+	int r = buf_puts(&text, rule->to);
+
+	for (size_t i = 0; r >= 0 && i < rule->ports.n; i++)
+		r = buf_printf(&text, "%s%s", i ? "," : ":", rule->ports.v[i]);
+	print_table_add_pair(t, field_choice_name(&egress_rule_spec_table, "action", rule->action),
+			     "%s", r < 0 ? rule->to : buf_str(&text));
+}
+
+static int cmd_egress_print(const void *reply, struct cay_err *err)
+{
+	const struct egress_info *e = reply;
+	const struct egress_rule_spec *rules = e->policy.rules.v;
+	auto_table t = print_table_create(2);
+
+	print_table_add_pair(&t, "generation", "%llu", (unsigned long long)e->generation);
+	print_table_add_pair(&t, "digest", "%s", e->digest);
+	print_table_add_pair(&t, "attached", "%s", e->attached ? "yes" : "no");
+	for (size_t i = 0; i < e->policy.rules.n; i++)
+		egress_add_rule(&t, &rules[i]);
+	for (size_t i = 0; i < e->policy.presets.n; i++)
+		print_table_add_pair(&t, "preset", "%s", e->policy.presets.v[i]);
+	print_table_add_pair(&t, "default", "%s",
+			     field_choice_name(&egress_spec_table, "default", e->policy.otherwise));
+	return print_table_stdout(&t, err);
+}
+
+const struct cmd cmd_egress_show = {
+	CMD_USAGE("egress show", "[--json] SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	.help = "Show where the connections of a sandbox may go",
+	.op = OP_EGRESS_GET,
+	.print = cmd_egress_print,
+};
+
+struct egress_set_args {
+	struct egress_spec request;
+	struct egress_options options;
+};
+
+#define AT(m) offsetof(struct egress_set_args, options.m)
+static const struct opt set_rows[] = {
+	{ "preset", 0, OPT_TEXTS, AT(presets), .arg = "NAME",
+	  .help = "Allow what this preset allows; may be repeated" },
+	{ "allow", 0, OPT_TEXTS, AT(allow), .arg = "NAME[:PORTS]",
+	  .help = "Allow this name, *.NAME, or network; may be repeated" },
+	{ "deny", 0, OPT_TEXTS, AT(deny), .arg = "NAME[:PORTS]",
+	  .help = "Deny it, before anything is allowed; may be repeated" },
+};
+
+static int cmd_egress_set_prepare(struct cli *c, void *args, const struct opt_words *,
+				  struct api_call *call, struct cay_err *err)
+{
+	struct egress_set_args *a = args;
+
+	call->query = NULL; /* args are the request */
+	return egress_options_apply(c, &a->options, &a->request, err);
+}
+
+const struct cmd cmd_egress_set = {
+	CMD_USAGE("egress set",
+		  "[--preset NAME]... [--allow NAME[:PORTS]]... [--deny NAME[:PORTS]]... SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(egress_set_args, OPTS(set_rows, 0)),
+	.help = "Replace the egress policy of a sandbox and print it",
+	.more = "Without options nothing is allowed. A name without ports is for port 443.",
+	.prepare = cmd_egress_set_prepare,
+	.op = OP_EGRESS_PUT,
+	.print = cmd_egress_print,
+};
+
+/* The new rules come before those there are, unless the policy changes meanwhile. */
+static int cmd_egress_add(struct cli *c, const struct opt_words *w, unsigned action,
+			  struct cay_err *err)
+{
+	struct api_call call = { .op = OP_EGRESS_GET };
+	struct egress_put_query query = { .has_generation = true };
+	struct egress_info now = {}, changed = {};
+	struct egress_spec request;
+	struct egress_rule_spec *rules;
+	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+
+	if (r >= 0)
+		r = api_call(&c->api, &call, &now, err);
+	if (r < 0)
+		return r;
+	request = now.policy;
+	rules = arena_alloc(&c->arena, now.policy.rules.n + w->n_operands, sizeof(*rules));
+	if (!rules)
+		return cay_no_memory(err);
+	request.rules = (struct field_list){ .v = rules };
+	r = egress_words_read(c, w->operands + 1, w->n_operands - 1, action, &request.rules, err);
+	if (r < 0)
+		return r;
+	memcpy(rules + request.rules.n, now.policy.rules.v, now.policy.rules.n * sizeof(*rules));
+	request.rules.n += now.policy.rules.n;
+	query.if_generation = now.generation;
+	call.op = OP_EGRESS_PUT;
+	call.request = &request;
+	call.query = &query;
+	r = api_call(&c->api, &call, &changed, err);
+	if (r < 0)
+		return r;
+	return c->global.json ? print_json(&egress_info_table, &changed, err)
+			      : cmd_egress_print(&changed, err);
+}
+
+static int cmd_egress_allow_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	return cmd_egress_add(c, w, EGRESS_SPEC_ALLOW, err);
+}
+
+static int cmd_egress_deny_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	return cmd_egress_add(c, w, EGRESS_SPEC_DENY, err);
+}
+
+const struct cmd cmd_egress_allow = {
+	CMD_USAGE("egress allow", "[--json] SANDBOX NAME[:PORTS]..."),
+	CMD_OPERANDS(2, SIZE_MAX, OPERAND_SANDBOX, OPERAND_FREE),
+	.help = "Allow more names in the egress policy of a sandbox",
+	.more = "The new rules come first. A name without ports is for port 443.",
+	.run = cmd_egress_allow_run,
+};
+
+const struct cmd cmd_egress_deny = {
+	CMD_USAGE("egress deny", "[--json] SANDBOX NAME[:PORTS]..."),
+	CMD_OPERANDS(2, SIZE_MAX, OPERAND_SANDBOX, OPERAND_FREE),
+	.help = "Deny names in the egress policy of a sandbox",
+	.more = "The new rules come first. A name without ports is for port 443.",
+	.run = cmd_egress_deny_run,
+};
+
+static const struct opt check_rows[] = {
+	{ "port", 'p', OPT_U64, offsetof(struct egress_check, port), .min = 1, .max = 65535,
+	  .arg = "N", .help = "Port; 443 without it" },
+};
+
+static void egress_check_init(void *args)
+{
+	((struct egress_check *)args)->port = 443;
+}
+
+static int cmd_egress_check_print(const void *reply, struct cay_err *err)
+{
+	const struct egress_checked *v = reply;
+	auto_table t = print_table_create(2);
+
+	print_table_add_pair(&t, field_choice_name(&egress_checked_table, "verdict", v->verdict),
+			     "%s", v->reason);
+	return print_table_stdout(&t, err);
+}
+
+const struct cmd cmd_egress_check = {
+	CMD_USAGE("egress check", "[--port N] [--json] SANDBOX NAME"),
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	CMD_OPTIONS(egress_check, OPTS(check_rows, 0)),
+	.init_args = egress_check_init,
+	.operand_at = { 0, OPERAND_AT(egress_check, to) },
+	.help = "Show whether a sandbox may connect to NAME, and which rule decides",
+	.op = OP_EGRESS_CHECK,
+	.print = cmd_egress_check_print,
+};
+
+static int cmd_egress_presets_print(const void *reply, struct cay_err *err)
+{
+	const struct preset_list *list = reply;
+	const struct preset_info *rows = list->presets.v;
+	auto_table t = print_table_create(3);
+
+	for (size_t i = 0; i < list->presets.n; i++) {
+		print_table_add_cell(&t, rows[i].name);
+		print_table_add_cellf(&t, "%zu rules", rows[i].rules.n);
+		print_table_add_cell(&t, rows[i].help ? rows[i].help : "");
+	}
+	return print_table_stdout(&t, err);
+}
+
+const struct cmd cmd_egress_presets = {
+	CMD_USAGE("egress presets", "[--json]"),
+	.help = "List the presets for egress policies; --json has their rules",
+	.op = OP_PRESET_LIST,
+	.print = cmd_egress_presets_print,
+};
