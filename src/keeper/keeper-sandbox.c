@@ -2,21 +2,27 @@
 #include "keeper/keeper-sandbox.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include "base/failpoint.h"
 #include "base/path.h"
+#include "base/seqpacket.h"
 #include "keeper/start.h"
 #include "keeper/trash.h"
 #include "keeper/written.h"
+#include "steer/steer.h"
 #include "text/hex.h"
 
 #define SANDBOX_RECORD_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
 #define DISK SANDBOX_DISK
+#define SANDBOX_PIDS_MAX 8 /* of its first processes, PID 1 is one */
 
 void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
 {
@@ -200,6 +206,25 @@ int verb_kill(const struct keeper *k, const void *request, int, struct verb_resu
 	return sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
 }
 
+/* Right after a start the runtime is in the cgroup as well: it is exiting, and has no namespaces
+ * any more.  A pid that is listed again after its pidfd is open has not been reused. */
+int keeper_sandbox_enter(const struct sandbox *sb, int namespaces)
+{
+	pid_t pids[SANDBOX_PIDS_MAX], again[SANDBOX_PIDS_MAX];
+	unsigned n = sandbox_cgroup_list_pids(&sb->cgroup, pids, SANDBOX_PIDS_MAX);
+
+	for (unsigned i = 0; i < n; i++) {
+		auto_close int pidfd = pidfd_open(pids[i], 0);
+		unsigned m = sandbox_cgroup_list_pids(&sb->cgroup, again, SANDBOX_PIDS_MAX);
+
+		while (m > 0 && again[m - 1] != pids[i])
+			m--;
+		if (pidfd >= 0 && m > 0 && setns(pidfd, namespaces) == 0)
+			return 0;
+	}
+	return -ESRCH;
+}
+
 static int keeper_sandbox_open_running(const struct keeper *k, const struct id *id,
 				       uint64_t generation, struct sandbox *sb, struct cay_err *err)
 {
@@ -259,6 +284,36 @@ int verb_limits(const struct keeper *k, const void *request, int, struct verb_re
 		return keeper_start_update_proc_view(k, &b, q->cpu_milli, err);
 	result->worker_reusable = r >= 0; /* it entered no namespace; a failed one exits */
 	return r;
+}
+
+/* net: steer every connection of one sandbox to listeners in its network namespace.  An attacker
+ * who owns cayd gets these listeners, and with them what the sandbox sends: it cannot attach to the
+ * host's namespace.  The worker stays in the sandbox's, so it can only reply and exit. */
+int verb_net(const struct keeper *k, const void *request, int, struct verb_result *result,
+	     struct cay_err *err)
+{
+	const struct verb_sandbox *q = request;
+	const struct verb_net_message message = { q->sandbox, q->generation };
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	auto_close int near = -EBADF;
+	int fds[STEER_NUM], pair[2], r;
+
+	r = keeper_sandbox_open_running(k, &q->sandbox, q->generation, &b, err);
+	if (r < 0)
+		return r;
+	if (keeper_sandbox_enter(&b, CLONE_NEWNET) < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a pair of sockets");
+	near = pair[0];
+	result->fd = pair[1];
+	r = steer_attach(fds, err);
+	if (r < 0)
+		return r;
+	r = seqpacket_send_fds(near, &message, sizeof(message), fds, STEER_NUM);
+	for (size_t i = 0; i < STEER_NUM; i++)
+		cay_closep(&fds[i]);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "send the listeners") : 0;
 }
 
 /* Usage of an upper in memory: statfs of its root, an overlay over that tmpfs. */

@@ -54,6 +54,8 @@ static inline uint32_t keeper_sandbox_host_root_id(const struct sandbox *sb)
 void id_range_release(const struct keeper *k, const char *id,
 		      const struct keeper_sandbox_record *record);
 
+/* Enter namespaces of PID 1 (CLONE_NEW*); -ESRCH when there is none. */
+[[nodiscard]] int keeper_sandbox_enter(const struct sandbox *sb, int namespaces);
 /* Start time of a process since boot; 0 when it does not exist. */
 uint64_t pid_start_boot_ns(pid_t pid);
 

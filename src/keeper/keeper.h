@@ -40,6 +40,7 @@ struct keeper {
 	char **argv;
 	uid_t pull_uid; /* 0: there is no such user */
 	gid_t pull_gid;
+	uid_t egress_uid; /* 0: there is no such user */
 	uid_t control_uid;
 	gid_t control_gid;
 	int images, sandboxes, ranges, trash; /* below paths.state */
@@ -76,5 +77,5 @@ struct verb_result {
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,
-	verb_list, verb_image_add, verb_image_remove, verb_usage, verb_image_commit;
+	verb_list, verb_image_add, verb_image_remove, verb_usage, verb_image_commit, verb_net;
 #endif

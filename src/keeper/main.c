@@ -14,9 +14,10 @@
 #include "keeper/runtime-probe.h"
 #include "keeper/runtime.h"
 #include "keeper/trash.h"
+#include "wire/egress-message.h"
 #include "wire/puller.h"
 
-enum keeper_dir_owner { ROOT, CONTROL, PULLER };
+enum keeper_dir_owner { ROOT, CONTROL, PULLER, EGRESS };
 
 /* All directories with their owners, below paths.state or paths.run.  The latter is cayd's, which
  * could replace any path in it: root touches those only by the checks of keeper_make_dir(). */
@@ -42,6 +43,8 @@ static const struct {
 	{ "stage", false, ROOT, 0700, 0 },
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
 	{ PULLER_DIR, true, PULLER, 02750, 0 }, /* its socket gets the group of cayd */
+	{ EGRESS_DIR, true, EGRESS, 02750, 0 },
+	{ EGRESS_DIR, false, EGRESS, 0700, 0 },
 };
 
 /* An existing directory must have the right owner: another user could have created it before. */
@@ -87,12 +90,12 @@ int keeper_make_dirs(struct keeper *k, struct cay_err *err)
 	if (state < 0 || run < 0)
 		return err->code ? -EIO : cay_fail_sys(err, CAY_E_INTERNAL, errno, "directories");
 	for (size_t i = 0; i < ARRAY_SIZE(keeper_dirs); i++) {
-		const uid_t uids[] = { 0, k->control_uid, k->pull_uid };
-		const gid_t gids[] = { 0, k->control_gid, k->control_gid };
+		const uid_t uids[] = { 0, k->control_uid, k->pull_uid, k->egress_uid };
+		const gid_t gids[] = { 0, k->control_gid, k->control_gid, k->control_gid };
 		enum keeper_dir_owner owner = keeper_dirs[i].owner;
 		auto_close int fd = -EBADF;
 
-		if (owner == PULLER && !k->pull_uid)
+		if (owner != ROOT && !uids[owner]) /* there is no such user */
 			continue;
 		fd = keeper_make_dir(keeper_dirs[i].run ? run : state, keeper_dirs[i].name,
 				     keeper_dirs[i].mode, uids[owner], gids[owner], err);
@@ -116,21 +119,32 @@ static void keeper_clear_images_tmp(struct keeper *k)
 		log_warn(&k->log, "clear images/tmp, ignoring: %s", strerror(-r));
 }
 
-/* A node without the user of cay-pull works, but pulls no images. */
-static int keeper_find_users(struct keeper *k, struct cay_err *err)
+/* A node without the user of cay-pull or cay-egress works, but has no such program. */
+static int keeper_find_optional_user(struct keeper *k, const char *setting, const char *user,
+				     uid_t *ret, gid_t *ret_gid, struct cay_err *err)
 {
 	struct cay_err none = {};
+
+	if (daemon_find_user(setting, user, ret, ret_gid, &none) < 0)
+		log_warn(&k->log, "%s: %s", setting, none.msg);
+	else if (*ret == k->control_uid)
+		return cay_fail(err, CAY_E_INVALID, "%s is the user of users.control", setting);
+	return 0;
+}
+
+static int keeper_find_users(struct keeper *k, struct cay_err *err)
+{
+	gid_t egress_gid;
 	int r = daemon_find_user("users.control", k->settings.control_user, &k->control_uid,
 				 &k->control_gid, err);
 
-	if (r < 0)
-		return r;
-	if (daemon_find_user("users.pull", k->settings.pull_user, &k->pull_uid, &k->pull_gid,
-			     &none) < 0)
-		log_warn(&k->log, "no images can be pulled: %s", none.msg);
-	else if (k->pull_uid == k->control_uid)
-		return cay_fail(err, CAY_E_INVALID, "users.pull is the user of users.control");
-	return 0;
+	if (r >= 0)
+		r = keeper_find_optional_user(k, "users.pull", k->settings.pull_user, &k->pull_uid,
+					      &k->pull_gid, err);
+	if (r >= 0)
+		r = keeper_find_optional_user(k, "users.egress", k->settings.egress_user,
+					      &k->egress_uid, &egress_gid, err);
+	return r;
 }
 
 static int keeper_setup(struct keeper *k, struct cay_err *err)

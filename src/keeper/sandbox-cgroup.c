@@ -372,22 +372,35 @@ int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *
 	}
 }
 
+/* The file is as long as the sandbox likes, so only its beginning is read. */
+unsigned sandbox_cgroup_list_pids(const struct cgroup *c, pid_t *ret, unsigned max)
+{
+	auto_close int fd = path_open(c->v2, "cgroup.procs", O_RDONLY, 0);
+	char text[256];
+	ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text));
+	struct slice rest = { text, len > 0 ? (size_t)len : 0 };
+	unsigned n = 0;
+
+	while (n < max && memchr(rest.p, '\n', rest.n)) { /* the last line may be cut */
+		uint64_t pid;
+
+		if (str_parse_u64(slice_cut(&rest, '\n'), 1, INT32_MAX, &pid) == 0)
+			ret[n++] = (pid_t)pid;
+	}
+	return n;
+}
+
 uint32_t sandbox_cgroup_count_processes(const struct cgroup *c, pid_t *ret_first)
 {
-	auto_buf current = BUF_INIT(SMALL_FILE), procs = BUF_INIT(SMALL_FILE);
+	auto_buf current = BUF_INIT(SMALL_FILE);
 	int pids = c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2;
-	uint64_t n = 0, pid = 0;
-	struct slice rest;
+	uint64_t n = 0;
 
 	if (path_read(pids, "pids.current", &current) == 0 && current.len)
 		(void)str_parse_u64((struct slice){ current.data, current.len - 1 }, 0, UINT32_MAX,
 				    &n);
-	*ret_first = 0;
-	if (path_read(c->v2, "cgroup.procs", &procs) == 0 && procs.len) {
-		rest = (struct slice){ procs.data, procs.len };
-		if (str_parse_u64(slice_cut(&rest, '\n'), 1, INT32_MAX, &pid) == 0)
-			*ret_first = (pid_t)pid;
-	}
+	if (!sandbox_cgroup_list_pids(c, ret_first, 1))
+		*ret_first = 0;
 	return (uint32_t)n;
 }
 

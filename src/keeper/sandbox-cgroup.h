@@ -43,6 +43,8 @@ struct cgroup_limits { /* 0: unchanged */
 [[nodiscard]] int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err);
 [[nodiscard]] int sandbox_cgroup_is_populated(const struct cgroup *c);
 bool sandbox_cgroup_is_frozen(const struct cgroup *c);
+/* The first of its processes, at most max of them; returns how many. */
+unsigned sandbox_cgroup_list_pids(const struct cgroup *c, pid_t *ret, unsigned max);
 /* Number of processes and threads; and the pid of PID 1, 0 when there is none. */
 uint32_t sandbox_cgroup_count_processes(const struct cgroup *c, pid_t *ret_first);
 /* Remove a sandbox's cgroups, which must be empty; succeeds when absent. */

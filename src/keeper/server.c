@@ -78,6 +78,7 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_IMAGE_REMOVE] = verb_image_remove,
 	[VERB_IMAGE_COMMIT] = verb_image_commit,
 	[VERB_USAGE] = verb_usage,
+	[VERB_NET] = verb_net,
 };
 
 static int keeper_server_send_failure(int sock, const struct verb_head *request,

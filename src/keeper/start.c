@@ -243,20 +243,12 @@ int keeper_start_update_proc_view(const struct keeper *k, const struct sandbox *
 				  uint32_t cpu_milli, struct cay_err *err)
 {
 	auto_proc_view view = PROC_VIEW_INIT;
-	auto_close int pidfd = -EBADF;
-	pid_t first, again;
-	int r;
+	int r = mount_stage_enter(&k->stage, err);
 
-	(void)sandbox_cgroup_count_processes(&sb->cgroup, &first);
-	pidfd = first > 0 ? pidfd_open(first, 0) : -EBADF;
-	(void)sandbox_cgroup_count_processes(&sb->cgroup, &again); /* the pid was still PID 1's */
-	if (pidfd < 0 || again != first)
-		return 0; /* it has no PID 1 */
-	r = mount_stage_enter(&k->stage, err);
 	if (r >= 0)
 		r = proc_view_open(cpu_milli, NULL, &view, err);
-	if (r >= 0 && setns(pidfd, CLONE_NEWNS) < 0)
-		return 0;
+	if (r >= 0 && keeper_sandbox_enter(sb, CLONE_NEWNS) < 0)
+		return 0; /* it has no PID 1 */
 	return r < 0 ? r : proc_view_mount(&view, true, err);
 }
 

@@ -187,6 +187,15 @@ static enum egress_action plain_judge(const struct plain_rule rules[3][4],
 	return all;
 }
 
+static bool plain_may_connect(const struct plain_rule rules[3][4],
+			      const enum egress_action *otherwise, const char *name)
+{
+	for (unsigned port = 1; port <= UINT16_MAX; port++)
+		if (plain_judge(rules, otherwise, name, (uint16_t)port) != EGRESS_DENY)
+			return true;
+	return false;
+}
+
 static void as_the_reference_judges(void **)
 {
 	static const char *const to[] = { "*",       "a.b", "*.a.b", "c.a.b",
@@ -229,6 +238,9 @@ static void as_the_reference_judges(void **)
 		if (egress_judge_name(bytes(&b), &n, port).action !=
 		    plain_judge(plain, otherwise, text, port))
 			fail_msg("round %zu of seed %u: %s port %u", round, seed, text, port);
+		if (round % 16 == 0 && egress_name_may_connect(bytes(&b), &n) !=
+					       plain_may_connect(plain, otherwise, text))
+			fail_msg("round %zu of seed %u: %s on any port", round, seed, text);
 	}
 }
 

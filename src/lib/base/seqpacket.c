@@ -6,28 +6,36 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int seqpacket_send(int sock, const void *p, size_t n, int fd)
+int seqpacket_send_fds(int sock, const void *p, size_t n, const int *fds, unsigned n_fds)
 {
-	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	alignas(struct cmsghdr) char control[CMSG_SPACE(SEQPACKET_FDS_MAX * sizeof(int))] = {};
 	struct iovec iov = { (void *)(uintptr_t)p, n };
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	if (fd >= 0) {
+	if (n_fds > SEQPACKET_FDS_MAX)
+		return -E2BIG;
+	if (n_fds) {
 		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
 
 		h.msg_control = control;
-		h.msg_controllen = sizeof(control);
+		h.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
 	}
 	return sendmsg(sock, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds)
+int seqpacket_send(int sock, const void *p, size_t n, int fd)
 {
-	alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+	return seqpacket_send_fds(sock, p, n, &fd, fd >= 0);
+}
+
+ssize_t seqpacket_receive_fds(int sock, void *p, size_t max, int *ret_fds, unsigned max_fds,
+			      unsigned *ret_n_fds)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(SEQPACKET_FDS_MAX * sizeof(int))];
 	struct iovec iov = { p, max };
 	struct msghdr h = { .msg_iov = &iov,
 			    .msg_iovlen = 1,
@@ -35,7 +43,8 @@ ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *
 			    .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
-	*ret_fd = -EBADF;
+	for (unsigned i = 0; i < max_fds; i++)
+		ret_fds[i] = -EBADF;
 	*ret_n_fds = 0;
 	if (n < 0)
 		return -errno;
@@ -48,8 +57,8 @@ ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (++*ret_n_fds == 1)
-				*ret_fd = fd;
+			if (++*ret_n_fds <= max_fds)
+				ret_fds[*ret_n_fds - 1] = fd;
 			else
 				cay_closep(&fd);
 		}
@@ -57,6 +66,11 @@ ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *
 	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		*ret_n_fds = UINT_MAX;
 	return n;
+}
+
+ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds)
+{
+	return seqpacket_receive_fds(sock, p, max, ret_fd, 1, ret_n_fds);
 }
 
 #ifndef SO_PASSRIGHTS

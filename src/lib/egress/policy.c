@@ -343,3 +343,64 @@ struct egress_verdict egress_judge_address(struct slice policy, uint32_t address
 {
 	return policy_judge(policy, NULL, address, port);
 }
+
+/* A bit for each port. */
+struct port_set {
+	uint64_t words[1024];
+};
+
+/* Add the ports of a range that `not` does not have. */
+static void port_set_add(struct port_set *set, struct egress_ports range,
+			 const struct port_set * not)
+{
+	for (unsigned i = range.from / 64; i <= range.to / 64; i++) {
+		uint64_t bits = UINT64_MAX;
+
+		if (i == range.from / 64)
+			bits &= UINT64_MAX << range.from % 64;
+		if (i == range.to / 64)
+			bits &= UINT64_MAX >> (63 - range.to % 64);
+		set->words[i] |= bits & ~not->words[i];
+	}
+}
+
+/* Remove from *ret the ports on which this layer denies the name. */
+static void layer_remove_denied(struct slice policy, struct policy_layer_row layer, size_t first,
+				const struct host_name *name, struct port_set *ret)
+{
+	struct policy_head head = policy_head(policy);
+	struct port_set decided = {}, good = {};
+
+	for (size_t k = 0; k < layer.n_rules; k++) {
+		struct policy_rule_row row = policy_rule(policy, head.n_layers, first + k);
+
+		if (!rule_has_name(policy, &row, name))
+			continue;
+		for (size_t i = 0; row.action != EGRESS_DENY && i < row.n_ports; i++)
+			port_set_add(&good, row.ports[i], &decided);
+		for (size_t i = 0; i < row.n_ports; i++)
+			port_set_add(&decided, row.ports[i], &decided);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ret->words); i++)
+		ret->words[i] &=
+			good.words[i] | (layer.otherwise == EGRESS_DENY ? 0 : ~decided.words[i]);
+}
+
+bool egress_name_may_connect(struct slice policy, const struct host_name *name)
+{
+	struct policy_head head = policy_head(policy);
+	struct port_set left = {};
+	size_t first = 0;
+	uint64_t any = 0;
+
+	port_set_add(&left, (struct egress_ports){ 1, UINT16_MAX }, &left);
+	for (unsigned i = 0; i < head.n_layers; i++) {
+		struct policy_layer_row layer = policy_layer(policy, i);
+
+		layer_remove_denied(policy, layer, first, name, &left);
+		first += layer.n_rules;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(left.words); i++)
+		any |= left.words[i];
+	return any;
+}

@@ -75,4 +75,6 @@ struct egress_verdict egress_judge_name(struct slice policy, const struct host_n
 					uint16_t port);
 /* An address that no name led to; in host byte order. */
 struct egress_verdict egress_judge_address(struct slice policy, uint32_t address, uint16_t port);
+/* Whether there is a port on which it is not denied; no name server is asked for any other name. */
+bool egress_name_may_connect(struct slice policy, const struct host_name *name);
 #endif

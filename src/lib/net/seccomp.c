@@ -30,15 +30,19 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
 
-static int confine_add_syscall_rules(scmp_filter_ctx ctx)
+static const int confine_families[] = { AF_UNIX, AF_INET, AF_INET6 };
+
+static int confine_add_syscall_rules(scmp_filter_ctx ctx, size_t n_families)
 {
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(confine_allowed_syscalls); i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_allowed_syscalls[i], 0);
-	if (r >= 0)
+	for (size_t i = 0; r >= 0 && i < n_families; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-				     SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)confine_families[i]));
+	if (r >= 0 && n_families > 1) /* to see which addresses are this machine's */
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(bind), 0);
 	if (r >= 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, FIONBIO));
@@ -91,16 +95,26 @@ static void confine_deny_tcp_connect(void)
 	(void)close((int)fd);
 }
 
-int confine_daemon(struct cay_err *err)
+static int confine_load(size_t n_families, struct cay_err *err)
 {
 	scmp_filter_ctx ctx;
 
-	confine_deny_tcp_connect();
 #ifdef CAY_SANITIZED
 	return 0; /* a sanitizer opens files at exit */
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
 		return cay_no_memory(err);
-	return confine_load_filter(ctx, confine_add_syscall_rules(ctx), err);
+	return confine_load_filter(ctx, confine_add_syscall_rules(ctx, n_families), err);
+}
+
+int confine_daemon(struct cay_err *err)
+{
+	confine_deny_tcp_connect();
+	return confine_load(1, err);
+}
+
+int confine_dialling_daemon(struct cay_err *err)
+{
+	return confine_load(ARRAY_SIZE(confine_families), err);
 }

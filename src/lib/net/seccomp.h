@@ -14,4 +14,6 @@
 [[nodiscard]] int confine_deny_io_uring(struct cay_err *err);
 /* Irreversible. */
 [[nodiscard]] int confine_daemon(struct cay_err *err);
+/* The same for a daemon that also connects to other hosts. */
+[[nodiscard]] int confine_dialling_daemon(struct cay_err *err);
 #endif

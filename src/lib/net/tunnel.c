@@ -2,6 +2,7 @@
 #include "net/tunnel.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #define OUT_MAX (TUNNEL_MARK + CONN_READ)
 
@@ -9,7 +10,8 @@ struct tunnel {
 	struct conn *side[2];
 	bool ended[2]; /* its input has ended */
 	bool closing;
-	unsigned open; /* handles not closed yet: sides and the timer */
+	uint64_t moved[2]; /* bytes from this side */
+	unsigned open;     /* handles not closed yet: sides and the timer */
 	uv_timer_t timer;
 	void (*done)(void *arg);
 	void *arg;
@@ -47,6 +49,15 @@ void tunnel_close(struct tunnel *t)
 	uv_close((uv_handle_t *)&t->timer, on_tunnel_timer_closed);
 }
 
+void tunnel_reset(struct tunnel *t)
+{
+	struct linger now = { .l_onoff = 1 };
+
+	for (unsigned i = 0; i < 2 && !t->closing; i++)
+		(void)setsockopt(conn_fd(t->side[i]), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	tunnel_close(t);
+}
+
 static void on_tunnel_silence_timer(uv_timer_t *timer)
 {
 	tunnel_close(timer->data);
@@ -64,6 +75,7 @@ static void tunnel_move_bytes(struct tunnel *t, unsigned from, struct slice byte
 	struct conn *to = t->side[!from];
 	uv_buf_t v = uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n);
 
+	t->moved[from] += bytes.n;
 	if (bytes.n && conn_write(to, &v, 1) < 0)
 		tunnel_close(t);
 	else
@@ -131,6 +143,12 @@ struct tunnel *tunnel_new(uv_loop_t *loop, void (*done)(void *arg), void *arg)
 	(void)uv_timer_init(loop, &t->timer);
 	t->timer.data = t;
 	return t;
+}
+
+void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b)
+{
+	*from_a = t->moved[0];
+	*from_b = t->moved[1];
 }
 
 void tunnel_free(struct tunnel *t)

@@ -23,8 +23,12 @@ struct tunnel;
 /* Takes both connections; first sends the bytes each had sent already to the other. */
 void tunnel_start(struct tunnel *t, struct conn *a, struct slice from_a, struct conn *b,
 		  struct slice from_b);
+/* Bytes that each side has sent; also from done. */
+void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b);
 /* End it now; done is called. */
 void tunnel_close(struct tunnel *t);
+/* The same, but both peers see a reset. */
+void tunnel_reset(struct tunnel *t);
 /* For a tunnel that was not started; done is not called. */
 void tunnel_free(struct tunnel *t);
 #endif

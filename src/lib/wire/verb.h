@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 13
+#define VERB_ABI 14
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -143,6 +143,14 @@ struct verb_image_commit {
 	uint8_t parent[32]; /* the image it was prepared with */
 };
 static_assert(sizeof(struct verb_image_commit) == 72);
+
+/* The one message on the socket that VERB_NET returns, with STEER_NUM fds (steer/steer.h).  cayd
+ * passes the socket on and never holds the listeners. */
+struct verb_net_message {
+	struct id sandbox;
+	uint64_t generation;
+};
+static_assert(sizeof(struct verb_net_message) == 24);
 
 /* Every failure is exactly this; a success may be longer. */
 struct verb_reply {
