@@ -10,6 +10,7 @@
 #include "cayd/edge/edge-push.h"
 #include "cayd/edge/edge-report.h"
 #include "cayd/edge/preview.h"
+#include "cayd/egress/egress-link.h"
 #include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
@@ -60,6 +61,7 @@
 static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, edge_push_sandbox },
 	{ SANDBOX_STATE_CHANGED, create_slot_release },
+	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
 	{ SANDBOX_STATE_QUEUED, event_record_sandbox },
 	{ SANDBOX_STEPPED, pool_sandbox_changed },
 	{ SANDBOX_RESTORED, pool_adopt_sandbox },
@@ -109,6 +111,8 @@ static const struct cayd_hooks cayd_hooks = {
 	.tenant_deleted = on_tenant_is_deleted,
 	.sandbox_held = event_send_hold,
 	.template_changed = event_send_template,
+	.sandbox_has_network = sandbox_has_egress,
+	.sandbox_attach_network = egress_link_attach,
 };
 
 static void on_cayd_sweep(uv_timer_t *t)
@@ -203,14 +207,14 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs, node_space_open,   images_open,     tenants_open,
-	egress_open,          templates_open,    keys_open,       journal_open,
-	audit_log_open,       node_key_open,     registries_open, keeper_link_open,
-	cayd_open_sandboxes,  kept_keys_open,    events_open,     creates_open,
-	builds_open,          cayd_open_pools,   recovery_run,    registries_remove_of_deleted,
-	events_recover,       uploads_open,      builds_recover,  operator_key_ensure,
-	token_signer_open,    cayd_start_sweeps, listeners_open,  edge_reports_open,
-	previews_open,        edge_push_open,
+	cayd_open_state_dirs, node_space_open,   images_open,      tenants_open,
+	egress_open,          templates_open,    keys_open,        journal_open,
+	audit_log_open,       node_key_open,     registries_open,  keeper_link_open,
+	cayd_open_sandboxes,  kept_keys_open,    events_open,      creates_open,
+	builds_open,          cayd_open_pools,   recovery_run,     registries_remove_of_deleted,
+	events_recover,       uploads_open,      builds_recover,   operator_key_ensure,
+	token_signer_open,    cayd_start_sweeps, egress_link_open, listeners_open,
+	edge_reports_open,    previews_open,     edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

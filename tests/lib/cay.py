@@ -34,6 +34,7 @@ import urllib.parse
 
 CONTROL_UID = 64100
 PULL_UID = 64105
+EGRESS_UID = 64106
 SLOW = 8 if os.environ.get("CAY_GUEST") else 1  # an emulated processor (dev/guest): waits are as many times longer
 START_S = 60.0
 UP_S = 30.0  # for what takes milliseconds on a machine that has the time
@@ -41,7 +42,8 @@ FRAMES = "application/vnd.cay.frames"
 FRAME_MAX = 1 << 20
 FRAME_DATA, FRAME_GAP, FRAME_END, FRAME_ERROR = 1, 2, 3, 4
 STDOUT, STDERR = 1, 2
-PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay", "pull": "pull/cay-pull"}
+PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay", "pull": "pull/cay-pull",
+            "egress": "egress/cay-egress"}
 _pause = threading.Event()  # never set
 _ports = set()  # that were given out
 
@@ -190,7 +192,8 @@ class Cay:
         self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
                     "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
                     "CAY_PATHS_INIT": str(self.init), "CAY_CGROUP_PATH": self.cgroup,
-                    "CAY_USERS_CONTROL": str(CONTROL_UID), "CAY_USERS_PULL": str(PULL_UID), "CAY_NODE_UNLIMITED_DISK": "yes", **(env or {})}
+                    "CAY_USERS_CONTROL": str(CONTROL_UID), "CAY_USERS_PULL": str(PULL_UID),
+                    "CAY_USERS_EGRESS": str(EGRESS_UID), "CAY_NODE_UNLIMITED_DISK": "yes", **(env or {})}
         self.args = []  # of both daemons
         self.logs = {}
         self.daemons = {}
@@ -213,6 +216,8 @@ class Cay:
         self.start_keeper()
         if "CAY_IMAGES_REGISTRIES" in self.env:  # without one there is nothing to pull from
             self.start_pull()
+        if "CAY_EGRESS_DNS" in self.env:
+            self.start_egress()
         self.start_cayd()
 
     def start_keeper(self):
@@ -222,6 +227,10 @@ class Cay:
     def start_pull(self):
         self._spawn("cay-pull", self.programs["pull"], user=PULL_UID, group=PULL_UID, extra_groups=[])
         self._up("cay-pull")
+
+    def start_egress(self):
+        self._spawn("cay-egress", self.programs["egress"], user=EGRESS_UID, group=EGRESS_UID, extra_groups=[])
+        self._up("cay-egress")
 
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
@@ -268,7 +277,7 @@ class Cay:
 
     def stop(self):
         """cayd first, then the keeper; then whatever is left of the sandboxes."""
-        for name in ("cayd", "cay-pull", "cay-keeper"):
+        for name in ("cayd", "cay-egress", "cay-pull", "cay-keeper"):
             process = self.daemons.get(name)
             if process and process.poll() is None:
                 process.terminate()

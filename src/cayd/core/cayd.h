@@ -78,6 +78,7 @@ struct cayd {
 	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
 	struct egress *egress;
+	struct egress_link *egress_link;
 	struct node_space node_space;
 	struct warm_pools *warm_pools;
 	struct api_keys *keys;

@@ -45,6 +45,12 @@ struct cayd_hooks {
 			    struct cay_err *err);
 	/* The tenant is gone from the journal: remove its files. */
 	void (*tenant_deleted)(struct cayd *c, const struct id *tenant);
+	/* Whether a sandbox may connect to anything; and let it, by the policy it has now.  fn is
+	 * called once, from the loop or at once. */
+	bool (*sandbox_has_network)(const struct sandbox *sb);
+	void (*sandbox_attach_network)(struct sandbox *sb,
+				       void (*fn)(void *arg, const struct cay_err *outcome),
+				       void *arg);
 	/* The node holds a sandbox, or lets it go on. */
 	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);
 	/* The journal has the change; `change` is an enum template_change. */

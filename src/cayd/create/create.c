@@ -214,6 +214,10 @@ bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency
 		create_fail(rq, &err);
 		return false;
 	}
+	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {
+		create_fail(rq, &err);
+		return false;
+	}
 	if (*ret || !package_layer_is_needed(spec))
 		return true;
 	if (create_admit(c, &rq->actor.tenant, spec, &err) < 0)

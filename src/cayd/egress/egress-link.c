@@ -1,15 +1,457 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/egress/egress-link.h"
 
-#include "cayd/core/deferred-reply.h"
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
-bool egress_link_is_ready(const struct cayd *)
+#include "base/seqpacket.h"
+#include "cayd/core/deferred-reply.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/egress/policy.h"
+#include "egress/policy.h"
+#include "wire/egress-message.h"
+
+#define AGAIN_MS 200
+#define ATTACH_NS (10 * NS_PER_S) /* so long a sandbox waits for cay-egress */
+#define QUEUE_MAX 8192            /* messages that the socket has no room for */
+
+/* A message that cay-egress has not acknowledged. */
+struct egress_call {
+	struct egress_call *next;
+	struct id sandbox;
+	uint64_t generation;
+	egress_link_fn *fn;
+	void *arg;
+};
+
+struct egress_attach;
+
+struct egress_outgoing {
+	struct egress_outgoing *next;
+	int fd;
+	size_t n;
+	char bytes[];
+};
+
+struct egress_link {
+	struct cayd *cayd;
+	uv_timer_t retry;
+	uv_poll_t *poll; /* NULL: not connected */
+	int fd;
+	bool greeted;
+	uint64_t connection;  /* counts them: a reply of the keeper may come late */
+	unsigned n_attaching; /* of the sandboxes that this connection began with */
+	bool complete;        /* END was sent */
+	struct egress_call *calls, **last_call;
+	struct egress_attach *waiting;
+	struct egress_outgoing *queue, **last_queued;
+	unsigned n_queued;
+};
+
+bool egress_link_is_ready(const struct cayd *c)
 {
-	return false;
+	return c->egress_link && c->egress_link->greeted;
 }
 
-void egress_policy_changed(struct cayd *, struct sandbox *, struct deferred_reply *reply)
+static bool egress_link_has(const struct sandbox *sb)
 {
-	if (reply)
-		deferred_reply_finish(reply, &(struct cay_err){});
+	const struct egress_link *l = sb->cayd->egress_link;
+
+	return l && l->greeted && sb->attached_to == l->connection;
+}
+
+static void egress_fail_unavailable(struct cay_err *err)
+{
+	(void)cay_fail(err, CAY_E_EGRESS, "cay-egress is not running");
+}
+
+static void egress_call_finish(struct egress_link *l, struct egress_call **at,
+			       const struct cay_err *outcome)
+{
+	struct egress_call *call = *at;
+
+	*at = call->next;
+	if (l->last_call == &call->next)
+		l->last_call = at;
+	if (call->fn)
+		call->fn(call->arg, outcome);
+	free(call);
+}
+
+static void egress_queue_drop(struct egress_link *l)
+{
+	struct egress_outgoing *o = l->queue;
+
+	l->queue = o->next;
+	if (!l->queue)
+		l->last_queued = &l->queue;
+	l->n_queued--;
+	cay_closep(&o->fd);
+	free(o);
+}
+
+static void egress_link_disconnect(struct egress_link *l, const char *why)
+{
+	struct cay_err err = {};
+
+	if (!l->poll)
+		return;
+	if (why)
+		log_warn(&l->cayd->log, "disconnected cay-egress: %s", why);
+	uv_close((uv_handle_t *)l->poll, on_handle_closed);
+	l->poll = NULL;
+	cay_closep(&l->fd);
+	l->greeted = l->complete = false;
+	l->n_attaching = 0;
+	l->connection++;
+	while (l->queue)
+		egress_queue_drop(l);
+	egress_fail_unavailable(&err);
+	while (l->calls)
+		egress_call_finish(l, &l->calls, &err);
+}
+
+static void on_egress_link_ready(uv_poll_t *p, int status, int events);
+
+static void egress_link_poll(struct egress_link *l)
+{
+	if (l->poll)
+		(void)uv_poll_start(l->poll, UV_READABLE | (l->queue ? UV_WRITABLE : 0),
+				    on_egress_link_ready);
+}
+
+static void egress_link_flush(struct egress_link *l)
+{
+	while (l->queue) {
+		int r = seqpacket_send(l->fd, l->queue->bytes, l->queue->n, l->queue->fd);
+
+		if (r == -EAGAIN)
+			break;
+		if (r < 0) {
+			egress_link_disconnect(l, strerror(-r));
+			return;
+		}
+		egress_queue_drop(l);
+	}
+	egress_link_poll(l);
+}
+
+/* Takes fd. */
+static void egress_link_send(struct egress_link *l, const struct egress_message *m,
+			     struct slice policy, int fd)
+{
+	struct egress_outgoing *o =
+		l->n_queued < QUEUE_MAX ? malloc(sizeof(*o) + sizeof(*m) + policy.n) : NULL;
+
+	if (!o) {
+		cay_closep(&fd);
+		egress_link_disconnect(l, "it does not read");
+		return;
+	}
+	*o = (struct egress_outgoing){ .fd = fd, .n = sizeof(*m) + policy.n };
+	memcpy(o->bytes, m, sizeof(*m));
+	if (policy.n)
+		memcpy(o->bytes + sizeof(*m), policy.p, policy.n);
+	*l->last_queued = o;
+	l->last_queued = &o->next;
+	l->n_queued++;
+	egress_link_flush(l);
+}
+
+static void egress_link_send_plain(struct egress_link *l, enum egress_kind kind,
+				   const struct id *sandbox)
+{
+	struct egress_message m = egress_message_init(kind, sandbox, 0);
+
+	egress_link_send(l, &m, (struct slice){}, -EBADF);
+}
+
+/* Takes fd, the socket of VERB_NET, or none. */
+static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn *fn, void *arg)
+{
+	struct egress_link *l = sb->cayd->egress_link;
+	auto_buf policy = BUF_INIT(EGRESS_POLICY_MAX);
+	struct egress_call *call = calloc(1, sizeof(*call));
+	struct egress_message m;
+	struct cay_err err = {};
+
+	if (!call)
+		(void)cay_no_memory(&err);
+	else if (!l->greeted)
+		egress_fail_unavailable(&err);
+	else
+		(void)sandbox_egress_compile(sb->cayd, sb, &policy, &err);
+	if (err.code) {
+		cay_closep(&fd);
+		free(call);
+		if (fn)
+			fn(arg, &err);
+		return;
+	}
+	m = egress_message_init(EGRESS_MSG_SANDBOX, &sb->info.id, sandbox_egress_generation(sb));
+	m.tenant = sb->info.tenant;
+	*call = (struct egress_call){
+		.sandbox = sb->info.id, .generation = m.generation, .fn = fn, .arg = arg
+	};
+	*l->last_call = call;
+	l->last_call = &call->next;
+	sb->attached_to = l->connection;
+	egress_link_send(l, &m, (struct slice){ policy.data, policy.len }, fd);
+}
+
+static void egress_link_send_end_if_complete(struct egress_link *l)
+{
+	if (l->complete || !l->greeted || l->n_attaching)
+		return;
+	l->complete = true;
+	egress_link_send_plain(l, EGRESS_MSG_END, NULL);
+}
+
+/* A sandbox to attach: the keeper steers its connections, then cay-egress gets the listeners. */
+struct egress_attach {
+	struct egress_attach *next; /* of those that wait for cay-egress */
+	struct sandbox *sandbox;
+	uint64_t deadline_ns;
+	uint64_t connection;
+	egress_link_fn *fn;
+	void *arg;
+	bool of_start; /* one of n_attaching */
+};
+
+static void egress_attach_wait(struct egress_link *l, struct egress_attach *a)
+{
+	a->next = l->waiting;
+	l->waiting = a;
+}
+
+/* An accepted create does not fail because cay-egress is restarted. */
+static void egress_attach_finish(void *arg, const struct cay_err *outcome)
+{
+	struct egress_attach *a = arg;
+	struct sandbox *sb = a->sandbox;
+	struct egress_link *l = sb->cayd->egress_link;
+	const bool of_now = a->of_start && a->connection == l->connection;
+
+	if ((outcome->code == CAY_E_EGRESS || outcome->code == CAY_E_UNAVAILABLE) && a->fn &&
+	    clk_boot_ns(l->cayd->clk) < a->deadline_ns) {
+		egress_attach_wait(l, a);
+		return;
+	}
+	if (outcome->code && of_now && l->greeted)
+		log_warn(&l->cayd->log, "cannot attach a sandbox to cay-egress: %s", outcome->msg);
+	if (a->fn)
+		a->fn(a->arg, outcome);
+	free(a);
+	if (of_now) {
+		l->n_attaching--;
+		egress_link_send_end_if_complete(l);
+	}
+	sandbox_release(sb);
+}
+
+static void on_egress_net_reply(void *arg, const struct cay_err *outcome, const void *, int fd)
+{
+	struct egress_attach *a = arg;
+	struct egress_link *l = a->sandbox->cayd->egress_link;
+	struct cay_err err = *outcome;
+
+	if (!err.code && l->connection != a->connection)
+		egress_fail_unavailable(&err);
+	if (!err.code) {
+		egress_link_send_sandbox(a->sandbox, fd, egress_attach_finish, a);
+		return;
+	}
+	cay_closep(&fd);
+	egress_attach_finish(a, &err);
+}
+
+static void egress_attach_start(struct egress_link *l, struct egress_attach *a)
+{
+	struct sandbox *sb = a->sandbox;
+	struct verb_sandbox q = { .sandbox = sb->info.id, .generation = sb->life.generation };
+
+	a->connection = l->connection;
+	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_NET, &q, on_egress_net_reply, a);
+}
+
+static void egress_attach_new(struct sandbox *sb, bool of_start, egress_link_fn *fn, void *arg)
+{
+	struct egress_link *l = sb->cayd->egress_link;
+	struct egress_attach *a = malloc(sizeof(*a));
+	struct cay_err err = {};
+
+	if (!a) {
+		(void)cay_no_memory(&err);
+		if (fn)
+			fn(arg, &err);
+		return;
+	}
+	*a = (struct egress_attach){ .sandbox = sb,
+				     .deadline_ns = clk_boot_ns(l->cayd->clk) + ATTACH_NS,
+				     .fn = fn,
+				     .arg = arg,
+				     .of_start = of_start };
+	sb->holds++;
+	l->n_attaching += of_start;
+	if (l->greeted)
+		egress_attach_start(l, a);
+	else
+		egress_attach_wait(l, a);
+}
+
+/* Start those that wait; or fail those that have waited for too long. */
+static void egress_attach_waiting(struct egress_link *l)
+{
+	struct egress_attach *all = l->waiting;
+	struct cay_err err = {};
+
+	egress_fail_unavailable(&err);
+	l->waiting = NULL;
+	while (all) {
+		struct egress_attach *a = all;
+
+		all = a->next;
+		if (l->greeted && a->sandbox->life.state < SB_ENDING)
+			egress_attach_start(l, a);
+		else
+			egress_attach_finish(a, &err);
+	}
+}
+
+void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg)
+{
+	egress_attach_new(sb, false, fn, arg);
+}
+
+/* One that is being created gets the policy when it is attached. */
+void egress_policy_changed(struct cayd *, struct sandbox *sb, struct deferred_reply *reply)
+{
+	egress_link_fn *fn = reply ? deferred_reply_finish : NULL;
+	bool runs = sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
+
+	if (egress_link_has(sb))
+		egress_link_send_sandbox(sb, -EBADF, fn, reply);
+	else if (runs && sandbox_has_egress(sb))
+		egress_attach_new(sb, false, fn, reply);
+	else if (fn)
+		fn(reply, &(struct cay_err){});
+}
+
+void egress_link_forget_ended(struct sandbox *sb)
+{
+	if (sb->life.state != SB_ENDING || !egress_link_has(sb))
+		return;
+	sb->attached_to = 0;
+	egress_link_send_plain(sb->cayd->egress_link, EGRESS_MSG_GONE, &sb->info.id);
+}
+
+static void egress_link_attach_all(struct egress_link *l)
+{
+	egress_link_send_plain(l, EGRESS_MSG_ALL, NULL);
+	l->n_attaching = 1; /* this function */
+	for (struct sandbox *sb = sandboxes_newest(l->cayd->sandboxes); sb; sb = sb->older)
+		if ((sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED) &&
+		    sandbox_has_egress(sb))
+			egress_attach_new(sb, true, NULL, NULL);
+	l->n_attaching--;
+	egress_link_send_end_if_complete(l);
+	egress_attach_waiting(l);
+}
+
+static void egress_link_handle(struct egress_link *l, const struct egress_message *m)
+{
+	struct egress_call **at = &l->calls;
+	struct cay_err err = {};
+
+	if (!l->greeted != (m->kind == EGRESS_MSG_HELLO)) {
+		egress_link_disconnect(l, "it did not begin with one hello");
+		return;
+	}
+	if (m->kind == EGRESS_MSG_HELLO) {
+		l->greeted = true;
+		log_info(&l->cayd->log, "cay-egress is connected");
+		egress_link_attach_all(l);
+		return;
+	}
+	while (*at && (!id_eq(&(*at)->sandbox, &m->sandbox) || (*at)->generation != m->generation))
+		at = &(*at)->next;
+	if (!*at)
+		return; /* of a sandbox that has ended */
+	if (m->kind == EGRESS_MSG_REFUSED)
+		(void)cay_fail(&err, CAY_E_EGRESS, "cay-egress cannot use the policy; see its log");
+	egress_call_finish(l, at, &err);
+}
+
+static void on_egress_link_ready(uv_poll_t *p, int, int events)
+{
+	struct egress_link *l = p->data;
+
+	if (events & UV_WRITABLE)
+		egress_link_flush(l);
+	while (l->poll == p) {
+		struct egress_message m;
+		auto_close int fd = -EBADF;
+		unsigned n_fds;
+		ssize_t n = seqpacket_receive(l->fd, &m, sizeof(m), &fd, &n_fds);
+
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0)
+			egress_link_disconnect(l, NULL);
+		else if (egress_message_check(&m, (size_t)n, n_fds, false) < 0)
+			egress_link_disconnect(l, "it sent an invalid message");
+		else
+			egress_link_handle(l, &m);
+	}
+}
+
+static int egress_link_connect(const struct cayd *c)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" EGRESS_SOCKET,
+			 c->settings.run_dir);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return -ENAMETOOLONG;
+	if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+		return -errno;
+	seqpacket_refuse_fds(fd);
+	return cay_take_fd(&fd);
+}
+
+static void on_egress_link_retry_timer(uv_timer_t *t)
+{
+	struct egress_link *l = t->data;
+
+	egress_attach_waiting(l);
+	if (l->poll)
+		return;
+	l->fd = egress_link_connect(l->cayd);
+	l->poll = l->fd < 0 ? NULL : calloc(1, sizeof(*l->poll));
+	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
+		free(l->poll);
+		l->poll = NULL;
+		cay_closep(&l->fd);
+		return;
+	}
+	l->poll->data = l;
+	egress_link_send_plain(l, EGRESS_MSG_HELLO, NULL);
+}
+
+int egress_link_open(struct cayd *c, struct cay_err *err)
+{
+	struct egress_link *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return cay_no_memory(err);
+	*l = (struct egress_link){ .cayd = c, .fd = -EBADF, .connection = 1 };
+	l->last_call = &l->calls;
+	l->last_queued = &l->queue;
+	(void)uv_timer_init(&c->loop, &l->retry);
+	l->retry.data = l;
+	c->egress_link = l;
+	(void)uv_timer_start(&l->retry, on_egress_link_retry_timer, 0, AGAIN_MS);
+	return 0;
 }

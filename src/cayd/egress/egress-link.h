@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CAYD_EGRESS_EGRESS_LINK_H
 #define CAY_CAYD_EGRESS_EGRESS_LINK_H
-/* egress-link - the connection to cay-egress, which carries the connections of sandboxes */
+/*
+ * egress-link - the connection to cay-egress, which carries the connections of sandboxes
+ *
+ * A sandbox is attached when the keeper steers its connections to listeners that cay-egress holds,
+ * together with its compiled policy.  The listeners end with cay-egress, so after each reconnect
+ * all sandboxes with a policy are attached again; until then their connections are refused.
+ *
+ * It reconnects every 200 ms, and never waits.
+ */
 #include "cayd/core/cayd.h"
 
 struct deferred_reply;
 struct sandbox;
 
+/* Called once, from the loop or at once. */
+typedef void egress_link_fn(void *arg, const struct cay_err *outcome);
+
+[[nodiscard]] int egress_link_open(struct cayd *c, struct cay_err *err);
 bool egress_link_is_ready(const struct cayd *c);
+/* Attach a sandbox that runs, with the policy it has now. */
+void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* Its policy has changed in memory and in the journal.  deferred_reply_finish() is called once with
  * the outcome, when cay-egress has judged its open connections again; reply NULL: nobody waits. */
 void egress_policy_changed(struct cayd *c, struct sandbox *sb, struct deferred_reply *reply);
+/* An observer of sandboxes: one that ends is forgotten. */
+void egress_link_forget_ended(struct sandbox *sb);
 #endif

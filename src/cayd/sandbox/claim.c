@@ -79,6 +79,7 @@ static int claim_body_encode(struct sandbox *sb, struct buf *out)
 	q.has_output = q.output_bytes != OUTPUT_PRESET;
 	q.services = sb->services;
 	q.has_services = sb->services.n; /* an older PID 1 rejects an unknown member */
+	q.resolver = sb->cayd->hooks->sandbox_has_network(sb);
 	field_encode(&claim_table, NULL, &q, &w);
 	return jw_finish(&w);
 }
@@ -187,7 +188,7 @@ static void claim_send_limits(struct claim_call *k)
 			k);
 }
 
-void claim_start(struct sandbox *sb)
+static void claim_send(struct sandbox *sb)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct claim_call *k = malloc(sizeof(*k));
@@ -205,4 +206,23 @@ void claim_start(struct sandbox *sb)
 		claim_send_limits(k);
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_CLAIM,
 		  (struct slice){ buf_str(&body), body.len }, on_claim_reply, k);
+}
+
+static void on_claim_attached(void *arg, const struct cay_err *outcome)
+{
+	struct sandbox *sb = arg;
+
+	if (outcome->code)
+		sandbox_claim_finish(sb, outcome);
+	else
+		claim_send(sb);
+}
+
+/* The network first: start scripts run during the claim. */
+void claim_start(struct sandbox *sb)
+{
+	if (sb->cayd->hooks->sandbox_has_network(sb))
+		sb->cayd->hooks->sandbox_attach_network(sb, on_claim_attached, sb);
+	else
+		claim_send(sb);
 }

@@ -572,6 +572,7 @@ struct claim {
 	bool has_output;
 	struct field_list services;
 	bool has_services;
+	bool resolver;
 };
 
 struct template_create {

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "audit/audit.h"
+#include "base/path.h"
+#include "egress/egress.h"
+#include "wire/egress-message.h"
+
+/* Layers of a compiled policy, in its order. */
+static const char *const layer_names[EGRESS_LAYERS_MAX] = { "node", "tenant", "template", "sandbox",
+							    "answer" };
+
+struct decision_log {
+	struct audit *audit;
+	int dir;
+};
+
+/* Kept although no reply waits for it: what is allowed and not logged did not happen. */
+bool decision_log_add(struct egress *e, const struct decision *d)
+{
+	struct audit_record rec = {};
+	struct cay_err err = {};
+	char peer[ADDRESS_TEXT_MAX] = "", rule[48] = "";
+	int n;
+
+	if (audit_slot_reserve(e->decisions->audit, &err) < 0)
+		return false;
+	id_format(&d->sandbox->id, rec.target);
+	id_format(&d->sandbox->tenant, rec.tenant);
+	audit_set(rec.op, d->op);
+	audit_set(rec.outcome, d->outcome);
+	if (d->dialled)
+		address_format(d->dialled, peer);
+	audit_set(rec.peer, peer);
+	n = d->verdict.rule < 0
+		    ? snprintf(rule, sizeof(rule), "%s default", layer_names[d->verdict.layer])
+		    : snprintf(rule, sizeof(rule), "%s rule %d", layer_names[d->verdict.layer],
+			       d->verdict.rule);
+	if (n > 0 && (size_t)n < sizeof(rule))
+		n = snprintf(rec.detail, sizeof(rec.detail), "%.100s:%u by %s, %llu up, %llu down",
+			     d->name, d->port, rule, (unsigned long long)d->up,
+			     (unsigned long long)d->down);
+	(void)n; /* a text that is cut is one that is cut */
+	return audit_append(e->decisions->audit, &rec, true, NULL, NULL);
+}
+
+int decision_log_open(struct egress *e, struct cay_err *err)
+{
+	static struct decision_log log = { .dir = -EBADF };
+	struct audit_conf conf = { .segment_bytes = e->settings.audit_size,
+				   .keep = e->settings.audit_keep,
+				   .clk = e->clk };
+	auto_close int state = open(e->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	log.dir = state < 0 ? -errno : path_open(state, EGRESS_DIR, O_RDONLY | O_DIRECTORY, 0);
+	if (log.dir < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, -log.dir,
+				    "open %s/" EGRESS_DIR
+				    ", which the keeper creates for users.egress",
+				    e->settings.state_dir);
+	e->decisions = &log;
+	return audit_open(log.dir, &conf, &e->loop, &log.audit, err);
+}

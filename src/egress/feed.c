@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/seqpacket.h"
+#include "egress/egress.h"
+#include "wire/egress-message.h"
+#include "wire/verb.h"
+
+#define FEED_BATCH 64 /* messages before others get their turn */
+
+/* A connection of cayd; the latest counts, older ones are closed. */
+struct feed_peer {
+	struct egress *egress;
+	uv_poll_t poll;
+	int fd;
+	bool greeted;
+};
+
+struct feed {
+	uv_poll_t poll;
+	int listener;
+	struct feed_peer *peer;
+	uint64_t round; /* of ALL; each begins another */
+	bool all;       /* between ALL and END */
+	char in[EGRESS_MESSAGE_MAX];
+};
+
+static void on_feed_peer_closed(uv_handle_t *h)
+{
+	struct feed_peer *p = h->data;
+
+	cay_closep(&p->fd);
+	free(p);
+}
+
+static void feed_peer_close(struct feed_peer *p, const char *why)
+{
+	struct egress *e = p->egress;
+
+	if (e->feed->peer != p)
+		return;
+	e->feed->peer = NULL;
+	if (why)
+		log_warn(&e->log, "disconnected cayd: %s", why);
+	uv_close((uv_handle_t *)&p->poll, on_feed_peer_closed);
+}
+
+/* cayd reads at once; one that does not connects again and gets everything anew. */
+static void feed_reply(struct feed_peer *p, enum egress_kind kind, const struct id *sandbox,
+		       uint64_t generation)
+{
+	struct egress_message m = egress_message_init(kind, sandbox, generation);
+
+	if (p->egress->feed->peer == p && seqpacket_send(p->fd, &m, sizeof(m), -EBADF) < 0)
+		feed_peer_close(p, "it does not read");
+}
+
+/* The keeper's message on the socket it gave to cayd. */
+static int feed_open_listeners(struct egress_sandbox *sb, int envelope)
+{
+	struct verb_net_message m;
+	int fds[STEER_NUM];
+	unsigned n_fds;
+	ssize_t n = seqpacket_receive_fds(envelope, &m, sizeof(m), fds, STEER_NUM, &n_fds);
+
+	if (n == sizeof(m) && n_fds == STEER_NUM && id_eq(&m.sandbox, &sb->id))
+		return egress_sandbox_attach(sb, fds);
+	for (size_t i = 0; i < STEER_NUM; i++)
+		cay_closep(&fds[i]);
+	return -EPROTO;
+}
+
+static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, struct slice policy,
+			      int envelope)
+{
+	struct egress_sandbox *sb = egress_sandbox_find(e, &m->sandbox);
+	int r;
+
+	if (egress_policy_check(policy) < 0)
+		return -EPROTO;
+	if (!sb && envelope < 0)
+		return -ENOENT;
+	if (!sb)
+		sb = egress_sandbox_add(e, &m->sandbox, &m->tenant);
+	if (!sb)
+		return -ENOMEM;
+	sb->round = e->feed->round;
+	/* the policy first: no connection is accepted before there is one */
+	r = egress_sandbox_set_policy(sb, policy);
+	if (r >= 0 && envelope >= 0)
+		r = feed_open_listeners(sb, envelope);
+	if (r >= 0 && egress_sandbox_fd(sb, STEER_LINK) < 0)
+		r = -ENOENT;
+	if (r < 0)
+		egress_sandbox_remove(sb);
+	return r;
+}
+
+static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
+{
+	struct egress *e = p->egress;
+	struct feed *feed = e->feed;
+	struct egress_message m;
+	struct egress_sandbox *sb;
+	int r;
+
+	memcpy(&m, feed->in, sizeof(m));
+	if (!p->greeted != (m.kind == EGRESS_MSG_HELLO)) {
+		feed_peer_close(p, "it did not begin with one hello");
+		return;
+	}
+	if (m.kind == EGRESS_MSG_HELLO) {
+		p->greeted = true;
+		feed_reply(p, EGRESS_MSG_HELLO, NULL, 0);
+	} else if (m.kind == EGRESS_MSG_ALL) {
+		feed->round++;
+		feed->all = true;
+	} else if (m.kind == EGRESS_MSG_END) {
+		if (feed->all)
+			egress_sandbox_remove_all_but(e, feed->round);
+		feed->all = false;
+	} else if (m.kind == EGRESS_MSG_GONE) {
+		sb = egress_sandbox_find(e, &m.sandbox);
+		if (sb)
+			egress_sandbox_remove(sb);
+		feed_reply(p, EGRESS_MSG_APPLIED, &m.sandbox, m.generation);
+	} else {
+		r = feed_apply_sandbox(e, &m, (struct slice){ feed->in + sizeof(m), n - sizeof(m) },
+				       fd);
+		if (r < 0)
+			log_warn(&e->log, "cannot use a sandbox from cayd: %s", strerror(-r));
+		feed_reply(p, r < 0 ? EGRESS_MSG_REFUSED : EGRESS_MSG_APPLIED, &m.sandbox,
+			   m.generation);
+	}
+}
+
+static void on_feed_peer_readable(uv_poll_t *h, int, int)
+{
+	struct feed_peer *p = h->data;
+	struct feed *feed = p->egress->feed;
+
+	for (unsigned i = 0; i < FEED_BATCH && feed->peer == p; i++) {
+		auto_close int fd = -EBADF;
+		unsigned n_fds;
+		ssize_t n = seqpacket_receive(p->fd, feed->in, sizeof(feed->in), &fd, &n_fds);
+
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0)
+			feed_peer_close(p, NULL);
+		else if (egress_message_check(feed->in, (size_t)n, n_fds, true) < 0)
+			feed_peer_close(p, "it sent an invalid message");
+		else
+			feed_handle_message(p, (size_t)n, fd);
+	}
+}
+
+static bool feed_peer_is_control(const struct egress *e, int fd)
+{
+	struct ucred peer = {};
+	socklen_t n = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
+	       peer.uid == e->control_uid;
+}
+
+static void on_feed_connection(uv_poll_t *h, int, int)
+{
+	struct egress *e = h->data;
+	auto_close int fd = accept4(e->feed->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct feed_peer *p;
+
+	if (fd < 0)
+		return;
+	if (!feed_peer_is_control(e, fd)) {
+		log_warn(&e->log, "refused a connection of another user");
+		return;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p || uv_poll_init(&e->loop, &p->poll, fd) < 0) {
+		free(p);
+		return;
+	}
+	p->egress = e;
+	p->fd = cay_take_fd(&fd);
+	p->poll.data = p;
+	if (e->feed->peer)
+		feed_peer_close(e->feed->peer, NULL);
+	e->feed->peer = p;
+	e->feed->all = false;
+	(void)uv_poll_start(&p->poll, UV_READABLE, on_feed_peer_readable);
+}
+
+static int feed_listen(const struct egress *e, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" EGRESS_SOCKET,
+			 e->settings.run_dir);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
+	(void)unlink(at.sun_path);
+	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    chmod(at.sun_path, 0660) < 0 || listen(fd, 4) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+int feed_open(struct egress *e, struct cay_err *err)
+{
+	e->feed = calloc(1, sizeof(*e->feed));
+	if (!e->feed)
+		return cay_no_memory(err);
+	e->feed->listener = feed_listen(e, err);
+	if (e->feed->listener < 0)
+		return e->feed->listener;
+	if (uv_poll_init(&e->loop, &e->feed->poll, e->feed->listener) < 0)
+		return cay_no_memory(err);
+	e->feed->poll.data = e;
+	(void)uv_poll_start(&e->feed->poll, UV_READABLE, on_feed_connection);
+	return 0;
+}

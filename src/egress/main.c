@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+#include "daemon/stop.h"
+#include "egress/egress.h"
+#include "net/seccomp.h"
+
+/* As the user of cayd it could reach every sandbox's PID 1. */
+static int egress_check_user(struct egress *e, struct cay_err *err)
+{
+	gid_t gid;
+	int r = daemon_find_user("users.control", e->settings.control_user, &e->control_uid, &gid,
+				 err);
+
+	if (r < 0)
+		return r;
+	if (e->control_uid == geteuid())
+		return cay_fail(err, CAY_E_FORBIDDEN,
+				"cay-egress must not run as the user of cayd: start it as the one "
+				"in users.egress");
+	return 0;
+}
+
+static int egress_start(struct egress *e, struct cay_err *err)
+{
+	int r = egress_check_user(e, err);
+
+	if (r >= 0)
+		r = addresses_open(e, err);
+	if (r >= 0)
+		r = resolver_open(e, err);
+	if (r >= 0)
+		r = decision_log_open(e, err);
+	if (r < 0)
+		return r;
+	e->room = conn_shared_new(&e->loop);
+	if (!e->room)
+		return cay_no_memory(err);
+	return feed_open(e, err);
+}
+
+/* Connections end with the process; programs inside see a reset. */
+static void egress_drain(void *) {}
+
+static unsigned egress_count_connections(const void *)
+{
+	return 0;
+}
+
+static int egress_run(struct egress *e, struct cay_err *err)
+{
+	int r;
+
+	daemon_stop_on_signals(&e->loop, &e->log, egress_drain, egress_count_connections, e);
+	r = confine_dialling_daemon(err);
+	if (r < 0)
+		return r;
+	daemon_notify_ready(&e->log);
+	(void)uv_run(&e->loop, UV_RUN_DEFAULT);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct egress e = { .clk = &clk_system };
+	struct cay_err err = {};
+	int r;
+
+	e.log = log_create(STDERR_FILENO, "cay-egress", &clk_system);
+	r = daemon_start(argc, argv, "the user in users.egress", &e.settings, &e.log, &err);
+	if (r > 0)
+		return 0; /* --check, --version */
+	if (r >= 0)
+		r = confine_deny_io_uring(&err);
+	if (r >= 0)
+		r = uv_loop_init(&e.loop) < 0 ? cay_no_memory(&err) : egress_start(&e, &err);
+	if (r >= 0)
+		r = egress_run(&e, &err);
+	return daemon_exit_status(r, &e.log, &err);
+}

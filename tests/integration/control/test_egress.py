@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of sandboxes to other hosts, in an internet of the test's own (tests/lib/lab.py)
+
+What is expected comes from the wire: the names that the name server was asked, the connections that hosts saw, and
+every packet that left the node.
+"""
+import json
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+
+import cay
+import lab
+import pytest
+from cay import ApiError, wait_for
+from conftest import BUILD, tiny
+
+API, CDN, DB, PLAIN = "93.184.2.1", "93.184.2.2", "93.184.2.3", "93.184.2.4"
+METADATA, LAN = "169.254.169.254", "10.1.2.3"
+HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (METADATA, 80), (LAN, 5432), (API, 22)]
+ZONE = {"api.example.com": [API], "db.example.com": [DB], "cdn.example.com": [CDN], "evil.test": [CDN], "plain.example.com": [PLAIN],
+        "lan.example.com": [LAN], "mixed.example.com": [API, LAN], "metadata.example.com": [METADATA], "node.example.com": [lab.NODE],
+        "alias.example.com": ["=api.example.com"], "private-alias.example.com": ["=lan.example.com"], "broken.example.com": None,
+        "long.example.com": [API], "six.example.com": ["2001:db8::1"], "synthetic.example.com": ["25.192.0.9"]}
+
+
+def allow(*targets, ports=None):
+    return {"rules": [{"action": "allow", "to": t, **({"ports": ports} if ports else {})} for t in targets]}
+
+
+@pytest.fixture(scope="module")
+def net():
+    with lab.Lab(HOSTS, dict(ZONE)) as internet:
+        yield internet
+
+
+@pytest.fixture(scope="module")
+def node(net):
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+        c.image_import("tiny", tiny())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        yield c
+
+
+@pytest.fixture
+def box(node, net):
+    """Makes sandboxes with a policy; nothing that the test did not expect may have left the node."""
+    made = []
+
+    def make(policy):
+        made.append(node.create("tiny", egress=policy))
+        return made[-1]
+
+    net.frames(), net.asked(), net.connections()
+    yield make
+    for one in made:
+        node.delete(one)
+
+
+@pytest.fixture
+def listener():
+    """A server of the node itself."""
+    with socket.create_server((lab.NODE, 5432)) as s:
+        s.setblocking(False)
+        yield s
+
+
+def dial(node, box, host, port, send=""):
+    """What a program inside gets, and its error."""
+    done = node.exec(box, ["sh", "-c", f"printf '%s' '{send}' | busybox nc -w 10 {host} {port}"], timeout_s=40)
+    return done.text, done.stderr.decode()
+
+
+def left(net):
+    """Destinations of all that left the node, without the name server."""
+    frames, dropped = net.frames()
+    assert not dropped
+    return {(to, port) for protocol, to, port, _ in frames if protocol != 1 and (to, port) != (lab.DNS, 53)}
+
+
+def decisions(node):
+    lines = []
+    for path in sorted((node.state / "egress").glob("*.log")):
+        lines += [json.loads(line) for line in path.read_text().splitlines()]
+    return lines
+
+
+def test_a_name_on_a_port_that_is_allowed(node, net, box):
+    one = box(allow("db.example.com", ports=[5432]))
+    got, error = dial(node, one, "db.example.com", 5432, "hello")
+    assert got == f"this is {DB} port 5432\nhello", error
+    assert net.connections() == [(DB, 5432, b"hello")]
+    assert left(net) == {(DB, 5432)}
+    assert {name for name, *_ in net.asked()} == {"db.example.com"}
+
+
+def test_a_name_that_is_denied_is_asked_nowhere(node, net, box):
+    one = box(allow("db.example.com", ports=[5432]))
+    got, error = dial(node, one, "evil.test", 5432)
+    assert not got and "bad address" in error
+    assert net.asked() == [] and left(net) == set()
+
+
+def test_another_port_is_refused(node, net, box):
+    one = box(allow("api.example.com", ports=[8443]))
+    got, _ = dial(node, one, "api.example.com", 22)
+    assert not got
+    assert left(net) == set()
+    assert dial(node, one, "api.example.com", 8443)[0].startswith(f"this is {API}")
+
+
+@pytest.mark.parametrize("address", [API, METADATA, LAN, lab.NODE, lab.DNS, "192.0.0.1", "25.192.0.77", "8.8.8.8"])
+def test_addresses_are_refused_without_a_rule(node, net, box, address):
+    one = box({"rules": [{"action": "allow", "to": "*", "ports": ["1-65535"]}]})
+    got, _ = dial(node, one, address, 5432)
+    assert not got and left(net) == set()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, id="not_public-" + n) for n in ("lan", "mixed", "metadata", "node", "private-alias", "synthetic")])
+def test_names_of_addresses_that_are(node, net, box, name, listener):
+    one = box({"rules": [{"action": "allow", "to": "*", "ports": ["1-65535"]}]})
+    got, _ = dial(node, one, name + ".example.com", 5432)
+    assert not got and left(net) == set()
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_a_network_that_is_allowed(node, net, box):
+    one = box(allow("93.184.2.0/24", ports=[5432]))
+    assert dial(node, one, DB, 5432)[0] == f"this is {DB} port 5432\n"
+    assert dial(node, one, API, 8443)[0] == ""
+    assert left(net) == {(DB, 5432)}
+
+
+@pytest.mark.parametrize("name,asked", [("alias", 1), ("long", 2)])
+def test_aliases_and_answers_that_are_cut(node, net, box, name, asked):
+    one = box(allow("*.example.com", ports=[8443]))
+    assert dial(node, one, name + ".example.com", 8443)[0] == f"this is {API} port 8443\n"
+    assert len({how for *_, how in net.asked()}) == asked
+
+
+@pytest.mark.parametrize("name", ["broken.example.com", "nothing.example.com", "six.example.com"])
+def test_names_that_cannot_be_reached(node, net, box, name):
+    one = box(allow("*.example.com", ports=[8443]))
+    got, _ = dial(node, one, name, 8443)
+    assert not got and {to for to, _ in left(net)} <= {lab.DNS}
+
+
+def client_hello(name):
+    """What OpenSSL sends."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("dialled,said,passes", [("api.example.com", "api.example.com", True), ("api.example.com", "evil.test", False),
+                                                 ("api.example.com", None, False), ("cdn.example.com", "api.example.com", False)])
+def test_the_name_in_a_tls_hello_is_the_one_dialled(node, net, box, dialled, said, passes):
+    one = box(allow("api.example.com", "cdn.example.com"))
+    hello = client_hello(said)
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/hello", hello).read()
+    node.exec(one, ["sh", "-c", f"busybox nc -w 5 {dialled} 443 < /tmp/hello"], timeout_s=40)
+    seen = net.connections()
+    assert bool(seen) == passes and left(net) == ({(API, 443)} if passes else set())
+    assert not passes or seen[0][2] == hello
+
+
+def test_other_protocols_have_no_way_out(node, net, box):
+    one = box({"rules": [{"action": "allow", "to": "*", "ports": ["1-65535"]}]})
+    for script in ("busybox ping -c 1 -W 1 93.184.2.1", "echo x | busybox nc -u -w 1 93.184.2.1 8443", "busybox nc -w 2 2001:db8::1 443 < /dev/null"):
+        done = node.exec(one, ["sh", "-c", script + " || echo failed >&2"], timeout_s=30)
+        assert "bytes from" not in done.text and "this is" not in done.text and b"failed" in done.stderr, script
+    assert left(net) == set()
+
+
+def test_without_a_policy_there_is_no_network(node, net):
+    one = node.create("tiny")
+    got, error = dial(node, one, API, 8443)
+    assert not got and "unreachable" in error.lower()
+    node.delete(one)
+
+
+def test_the_log_has_every_decision(node, net, box):
+    one = box(allow("db.example.com", ports=[5432]))
+    dial(node, one, "db.example.com", 5432, "hello")
+    dial(node, one, "evil.test", 5432)
+    wait_for("the log", lambda: sum(d.get("target") == one for d in decisions(node)) >= 3, 30)
+    mine = [(d["op"], d["outcome"], d["detail"].split(" by ")[0]) for d in decisions(node) if d.get("target") == one]
+    assert ("egress.connect", "allow", "db.example.com:5432") in mine
+    assert ("egress.closed", "closed", "db.example.com:5432") in mine
+    assert ("egress.name", "deny", "evil.test:443") in mine
+
+
+def test_a_restart_of_cay_egress(net):
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+        c.image_import("tiny", tiny())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        one = c.create("tiny", egress=allow("db.example.com", ports=[5432]))
+        assert dial(c, one, "db.example.com", 5432)[0]
+        c.kill_daemon("cay-egress")
+        assert not dial(c, one, "db.example.com", 5432)[0]
+        with pytest.raises(ApiError) as e:
+            wait_for("cayd to see it", lambda: not c.create("tiny", egress=allow("db.example.com")), 30)
+        assert json.loads(e.value.body)["error"]["code"] == "egress_unavailable"
+        net.frames()
+        c.start_egress()
+        wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
+        c.kill_daemon("cayd")
+        # without control it goes on by its last policy
+        c.start_cayd()
+        wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
+        assert left(net) <= {(DB, 5432)}
+        c.delete(one)
+
+
+def test_cay_egress_accepts_cayd_only(node):
+    """As another user of the group, whom the directory lets in."""
+    path = str(node.run / "egress" / "egress.sock")
+    hello = struct.pack("<IHHQ16s16s", 0x45594143, 1, 1, 0, bytes(16), bytes(16))
+    script = f"""
+import os, socket
+os.setgroups([{cay.CONTROL_UID}]); os.setgid({cay.EGRESS_UID + 1}); os.setuid({cay.EGRESS_UID + 1})
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20); s.connect({path!r})
+s.send({hello!r})
+print(len(s.recv(100)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout != "48\n", "it greeted another user"
+    assert "refused a connection of another user" in node.log("cay-egress")
