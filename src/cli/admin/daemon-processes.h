@@ -11,6 +11,7 @@ enum daemon_program {
 	DAEMON_EDGE,
 	DAEMON_MCP,
 	DAEMON_PULL,
+	DAEMON_EGRESS,
 	DAEMON_NUM
 };
 

@@ -18,6 +18,7 @@
 #define CONF_NAME "cay.conf"
 #define CONF_PATH CONF_DIR "/" CONF_NAME
 #define UP_MS 60000
+#define UNITS_MAX 6
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
@@ -81,7 +82,7 @@ static bool setup_user_exists(const char *user)
 }
 
 /* Users of the daemons; NULL: control.user of cay.conf. */
-static const char *const users[] = { NULL, "cay-edge", "cay-mcp", "cay-pull" };
+static const char *const users[] = { NULL, "cay-edge", "cay-mcp", "cay-pull", "cay-egress" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
 {
@@ -213,6 +214,7 @@ static size_t setup_units_find(const char **ret, size_t max)
 	} units[] = {
 		{ "cay-keeper.service", "cay-keeper.service" },
 		{ "cay-pull.service", "cay-pull.service" },
+		{ "cay-egress.service", "cay-egress.service" },
 		{ "cayd.service", "cayd.service" },
 		{ "cay-edge@.service", "cay-edge@1.service" },
 		{ "cay-mcp.service", "cay-mcp.service" },
@@ -251,11 +253,9 @@ static int setup_start_commands_list(struct setup *s)
 	static const struct {
 		const char *program, *user, *groups; /* user NULL: cayd's; groups NULL: none */
 	} rows[] = {
-		{ "cay-keeper", "root", NULL },
-		{ "cay-pull", "cay-pull", NULL },
-		{ "cayd", NULL, NULL },
-		{ "cay-mcp", "cay-mcp", NULL },
-		{ "cay-edge", "cay-edge", "cay-mcp" },
+		{ "cay-keeper", "root", NULL },       { "cay-pull", "cay-pull", NULL },
+		{ "cay-egress", "cay-egress", NULL }, { "cayd", NULL, NULL },
+		{ "cay-mcp", "cay-mcp", NULL },       { "cay-edge", "cay-edge", "cay-mcp" },
 	};
 	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
 	auto_buf place = BUF_INIT(KIB(1));
@@ -327,7 +327,7 @@ static bool setup_keeper_listens(const struct setup *s)
 
 bool setup_daemons_run_without_systemd(struct setup *s)
 {
-	const char *units[5];
+	const char *units[UNITS_MAX];
 	struct cay_err none = {};
 
 	return (!setup_systemd_runs() || !setup_units_find(units, ARRAY_SIZE(units))) &&
@@ -336,11 +336,11 @@ bool setup_daemons_run_without_systemd(struct setup *s)
 
 int setup_daemons_stop(struct setup *s, struct cay_err *err)
 {
-	const char *argv[8] = { "systemctl", "stop" };
+	const char *argv[UNITS_MAX + 3] = { "systemctl", "stop" };
 	auto_buf out = BUF_INIT(KIB(4));
 	int r;
 
-	if (!setup_systemd_runs() || !setup_units_find(argv + 2, 5))
+	if (!setup_systemd_runs() || !setup_units_find(argv + 2, UNITS_MAX))
 		return 0;
 	r = run_program_to_end(&s->cli->arena, argv, NULL, 120000, &out, err);
 	return r > 0 ? setup_program_fail("systemctl stop", &out, err) : r;
@@ -348,9 +348,9 @@ int setup_daemons_stop(struct setup *s, struct cay_err *err)
 
 int setup_daemons_apply(struct setup *s, struct cay_err *err)
 {
-	const char *argv[9] = { "systemctl", "enable", "--now" };
+	const char *argv[UNITS_MAX + 4] = { "systemctl", "enable", "--now" };
 	auto_buf out = BUF_INIT(KIB(4));
-	size_t n = setup_units_find(argv + 3, 5);
+	size_t n = setup_units_find(argv + 3, UNITS_MAX);
 	int r;
 
 	if (!setup_systemd_runs() || !n) {
