@@ -54,7 +54,7 @@ bool egress_link_is_ready(const struct cayd *c)
 	return c->egress_link && c->egress_link->greeted;
 }
 
-static bool egress_link_has(const struct sandbox *sb)
+bool egress_link_has(const struct sandbox *sb)
 {
 	const struct egress_link *l = sb->cayd->egress_link;
 

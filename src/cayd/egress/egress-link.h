@@ -22,6 +22,8 @@ typedef void egress_link_fn(void *arg, const struct cay_err *outcome);
 bool egress_link_is_ready(const struct cayd *c);
 /* Attach a sandbox that runs, with the policy it has now. */
 void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg);
+/* Whether cay-egress carries its connections now. */
+bool egress_link_has(const struct sandbox *sb);
 /* Its policy has changed in memory and in the journal.  deferred_reply_finish() is called once with
  * the outcome, when cay-egress has judged its open connections again; reply NULL: nobody waits. */
 void egress_policy_changed(struct cayd *c, struct sandbox *sb, struct deferred_reply *reply);

@@ -28,7 +28,7 @@ static void egress_reply(struct cayd *c, const struct sandbox *sb, struct reques
 	const struct egress_spec *own = egress_of_sandbox(sb), *template = egress_of_template(sb);
 	char digest[2 * DIGEST_BYTES + 1];
 	struct egress_info info = { .generation = sandbox_egress_generation(sb),
-				    .attached = sb->egress_attached,
+				    .attached = egress_link_has(sb),
 				    .has_template = template != NULL,
 				    .digest = digest };
 	uint8_t hash[KEY_HASH_LEN];

@@ -42,7 +42,6 @@ struct sandbox {
 	uint32_t epoch;                /* tokens of an older epoch are void */
 	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
 	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
-	bool egress_attached;          /* cay-egress carries its connections */
 	struct sandbox_egress *egress; /* NULL: nowhere, and its template has no policy */
 	uint64_t attached_to;          /* the connection to cay-egress that has its listeners */
 	bool other_boot;               /* the journal has it from before the machine started */

@@ -197,6 +197,41 @@ def test_the_log_has_every_decision(node, net, box):
     assert ("egress.name", "deny", "evil.test:443") in mine
 
 
+def put(node, box, policy):
+    return node.call("PUT", f"/v1/sandboxes/{box}/egress", policy)
+
+
+def test_a_change_cuts_what_it_denies(node, net, box):
+    """The open connection that the new policy denies ends before the reply; the other goes on."""
+    one = box(allow("db.example.com", "api.example.com", ports=[5432, 8443]))
+    script = "(while [ ! -e /tmp/stop ]; do echo beat; sleep 0.05; done) | busybox nc {} {} > /tmp/{}; echo over >> /tmp/{}"
+    for host, port in (("db.example.com", 5432), ("api.example.com", 8443)):
+        node.exec_detached(one, ["sh", "-c", script.format(host, port, host, host)])
+    text = lambda host: node.exec(one, ["cat", "/tmp/" + host]).text  # noqa: E731
+    for host in ("db.example.com", "api.example.com"):
+        wait_for("its echo", lambda host=host: "beat" in text(host), 30)
+    assert put(node, one, allow("api.example.com", ports=[8443]))["generation"] == 2
+    net.frames()
+    wait_for("its end", lambda: "over" in text("db.example.com"), 30)
+    length = len(text("api.example.com"))
+    wait_for("the other to go on", lambda: len(text("api.example.com")) > length, 30)
+    assert "over" not in text("api.example.com")
+    assert {to for to, port in left(net) if port == 5432} == set(), "a byte left after the reply"
+    assert not dial(node, one, "db.example.com", 5432)[0]
+    put(node, one, {})
+    wait_for("its end", lambda: "over" in text("api.example.com"), 30)
+    node.exec(one, ["touch", "/tmp/stop"])
+
+
+def test_a_policy_that_comes_later(node, net):
+    one = node.create("tiny")
+    assert not dial(node, one, DB, 5432)[0]
+    assert node.call("GET", f"/v1/sandboxes/{one}/egress")["attached"] is False
+    assert put(node, one, allow(DB + "/32", ports=[5432]))["attached"] is True
+    assert dial(node, one, DB, 5432)[0] == f"this is {DB} port 5432\n"
+    node.delete(one)
+
+
 def test_a_restart_of_cay_egress(net):
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
         c.image_import("tiny", tiny())
@@ -211,9 +246,13 @@ def test_a_restart_of_cay_egress(net):
         net.frames()
         c.start_egress()
         wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
+        beat = c.exec_detached(one, ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do busybox nc -w 5 db.example.com 5432 < /dev/null; sleep 0.2; done"])
         c.kill_daemon("cayd")
-        # without control it goes on by its last policy
+        net.connections()
+        wait_for("connections without control", lambda: net.connections(), 30)  # by the last policy
         c.start_cayd()
+        wait_for("them to end", lambda: c.call("GET", f"/v1/sandboxes/{one}/execs/{beat}").get("end"), 30)
+        assert c.exec_output(one, beat).count(b"this is") == 9
         wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
         assert left(net) <= {(DB, 5432)}
         c.delete(one)
