@@ -92,19 +92,22 @@ static int measure(const struct mount_stage *stage, const struct sandbox *sb, si
 		   struct cay_err *err)
 {
 	static const char *const args[] = { "/bin/echo", "hi", NULL };
+	auto_buf filter = BUF_INIT(OCI_FILTER_MAX);
+	int compiled = oci_filter_compile(&filter);
 	struct oci_config o = { .host_id_base = keeper_sandbox_host_root_id(sb),
 				.name = NAME,
 				.root = STAGE_ROOT,
 				.args = args,
 				.shm_bytes = MIB(64),
 				.nofile = 4096,
+				.filter = filter.data,
 				.own_network = true };
 	auto_close int bundle = keeper_start_write_bundle(stage, &o, err);
 	auto_buf text = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&text);
 
-	if (bundle < 0)
-		return bundle;
+	if (bundle < 0 || compiled < 0)
+		return bundle < 0 ? bundle : compiled;
 	jw_object_begin(&w, NULL);
 	jw_array_begin(&w, "ns");
 	for (size_t i = 0; i < n; i++) {
