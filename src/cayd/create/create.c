@@ -4,6 +4,7 @@
 
 #include "cayd/egress/policy.h"
 #include "cayd/image/pull.h"
+#include "cayd/image/registry.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
@@ -39,6 +40,7 @@ int create_read_key(const struct request *rq, struct idempotency_key *ret, struc
 {
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 
+	asked.has_registry_auth = false; /* the journal has a hash of the request, of no secret */
 	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
@@ -194,20 +196,40 @@ static void create_pull_or_fail(struct cayd *c, struct request *rq,
 	else if (template_apply(c, &rq->actor, rq->body, &rq->arena, &spec, &full) < 0 ||
 		 create_admit(c, &rq->actor.tenant, &spec, &full) < 0)
 		create_fail(rq, &full);
-	else
+	else {
+		spec.registry_auth = wanted->registry_auth;
+		spec.has_registry_auth = wanted->has_registry_auth;
 		pull_start_for_create(c, rq, &spec, again);
+	}
 }
 
-bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency_key *key,
-		    create_again_fn *again, struct sandbox_create *spec, struct sandbox **ret)
+/* Credentials of the request serve one pull: they are in no spec that lives on. */
+static bool create_prepare_with(struct cayd *c, struct request *rq,
+				const struct idempotency_key *key, create_again_fn *again,
+				const struct registry_auth_copy *auth, struct sandbox_create *spec,
+				struct sandbox **ret)
 {
+	const struct sandbox_create *body = rq->body;
 	struct cay_err err = {};
 
 	*spec = (struct sandbox_create){};
+	if (auth->given && body->template) {
+		(void)cay_fail_field(&err, CAY_E_INVALID, "registry_auth",
+				     "the image is the template's; omit it");
+		create_fail(rq, &err);
+		return false;
+	}
+	if (registry_auth_check(auth, &err) < 0) {
+		create_fail(rq, &err);
+		return false;
+	}
 	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
 	    egress_create_check(c, spec, &err) < 0 ||
 	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, spec, key, ret, &err) < 0) {
+		spec->registry_auth = auth->auth;
+		spec->has_registry_auth = auth->given;
 		create_pull_or_fail(c, rq, spec, &err, again);
+		*spec = (struct sandbox_create){};
 		return false;
 	}
 	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {
@@ -225,6 +247,19 @@ bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency
 	else
 		package_layer_request(c, rq, spec, again);
 	return false;
+}
+
+bool create_prepare(struct cayd *c, struct request *rq, const struct idempotency_key *key,
+		    create_again_fn *again, struct sandbox_create *spec, struct sandbox **ret)
+{
+	struct sandbox_create *body = rq->body;
+	struct registry_auth_copy auth;
+	bool done;
+
+	registry_auth_take(&body->registry_auth, &body->has_registry_auth, &auth);
+	done = create_prepare_with(c, rq, key, again, &auth, spec, ret);
+	explicit_bzero(&auth, sizeof(auth));
+	return done;
 }
 
 int create_claim(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,

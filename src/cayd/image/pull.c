@@ -27,7 +27,8 @@ struct pull_waiter {
 /* What is pulled, for which owner, and how the request goes on. */
 struct pull_order {
 	const char *reference, *name;
-	struct id owner; /* of the image; none: the node */
+	struct id owner;                  /* of the image; none: the node */
+	const struct registry_auth *auth; /* given with the request, or NULL */
 	bool pinned;
 	void (*again)(struct cayd *c, struct request *rq);
 };
@@ -37,10 +38,11 @@ struct pull {
 	struct pull *next;
 	struct pull_waiter *waits;
 	char *reference, *name;
-	struct id tenant; /* the tenant whose create started it; none: an operator */
-	struct id owner;  /* of the image; none: the node */
-	bool pinned;      /* started by image.pull: the image stays, and the pull goes on without a
-			     client */
+	struct id tenant;          /* the tenant whose create started it; none: an operator */
+	struct id owner;           /* of the image; none: the node */
+	char *username, *password; /* given with the request, or NULL; wiped at the end */
+	bool pinned; /* started by image.pull: the image stays, and the pull goes on without a
+			client */
 	enum pull_state state;
 	uint64_t bytes, total, deadline_ns;
 	int conn_fd;    /* to cay-pull; closing it ends the pull there */
@@ -66,14 +68,22 @@ static void pull_notify_progress(const struct pull *p)
 	}
 }
 
+static void pull_free(struct pull *p)
+{
+	str_wipe(p->password);
+	free(p->username);
+	free(p->password);
+	free(p->reference);
+	free(p->name);
+	free(p);
+}
+
 static void on_pull_timer_closed(uv_handle_t *h)
 {
 	struct pull *p = h->data;
 
 	cay_closep(&p->archive_fd);
-	free(p->reference);
-	free(p->name);
-	free(p);
+	pull_free(p);
 }
 
 static void pull_disconnect(struct pull *p)
@@ -235,10 +245,13 @@ static void on_pull_start_timer(uv_timer_t *t)
 	struct pull *p = t->data;
 	struct cay_err err = {};
 
+	const struct registry_auth given = { p->username, p->password };
+
 	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
 	p->state = PULL_ASKING;
 	pull_notify_progress(p);
-	p->conn_fd = puller_link_open(p->cayd, p->reference, &p->owner, &err);
+	p->conn_fd = puller_link_open(p->cayd, p->reference, &p->owner, p->password ? &given : NULL,
+				      &err);
 	if (p->conn_fd < 0) {
 		pull_fail(p, err.code, err.msg);
 		return;
@@ -268,12 +281,21 @@ static void on_pull_timer(uv_timer_t *t)
 		pull_fail(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
 }
 
+/* A password that is wrong must neither join a pull nor make others fail. */
+static bool pull_has_auth(const struct pull *p, const struct registry_auth *auth)
+{
+	return auth ? p->password && str_eq(p->username, auth->username) &&
+			       str_eq(p->password, auth->password)
+		    : !p->password;
+}
+
 /* Pulls of different owners are apart: each has to be allowed by the registry. */
 static struct pull *pull_find(struct cayd *c, const struct pull_order *o)
 {
 	for (struct pull *p = c->pulls; p; p = p->next)
 		if (str_eq(p->reference, o->reference) && str_eq(p->name, o->name) &&
-		    p->owner.noun == o->owner.noun && id_eq(&p->owner, &o->owner))
+		    p->owner.noun == o->owner.noun && id_eq(&p->owner, &o->owner) &&
+		    pull_has_auth(p, o->auth))
 			return p;
 	return NULL;
 }
@@ -310,14 +332,15 @@ static struct pull *pull_create(struct cayd *c, const struct pull_order *o, cons
 			    .owner = o->owner,
 			    .reference = strdup(o->reference),
 			    .name = strdup(o->name),
+			    .username = o->auth ? strdup(o->auth->username) : NULL,
+			    .password = o->auth ? strdup(o->auth->password) : NULL,
 			    .conn_fd = -EBADF,
 			    .archive_fd = -EBADF,
 			    .deadline_ns =
 				    clk_boot_ns(c->clk) + c->settings.images_pull_ms * NS_PER_MS };
-	if (!p->reference || !p->name || uv_timer_init(&c->loop, &p->timer) < 0) {
-		free(p->reference);
-		free(p->name);
-		free(p);
+	if (!p->reference || !p->name || (o->auth && (!p->username || !p->password)) ||
+	    uv_timer_init(&c->loop, &p->timer) < 0) {
+		pull_free(p);
 		return NULL;
 	}
 	p->timer.data = p;
@@ -375,12 +398,17 @@ static int pull_find_reference(const struct cayd *c, const char *name, struct bu
 
 void op_image_pull(struct cayd *c, struct request *rq)
 {
-	const struct image_pull *q = rq->body;
+	struct image_pull *q = rq->body;
+	struct registry_auth_copy auth;
 	auto_buf reference = BUF_INIT(LONG_REFERENCE);
 	struct reference ref;
 	struct cay_err err = {};
 
-	if (pull_find_reference(c, q->reference, &reference, &ref) < 0)
+	registry_auth_take(&q->registry_auth, &q->has_registry_auth, &auth);
+	(void)registry_auth_check(&auth, &err);
+	if (err.code)
+		; /* refused below */
+	else if (pull_find_reference(c, q->reference, &reference, &ref) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "reference",
 				     "expected HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]%s",
 				     c->settings.images_short[0]
@@ -405,7 +433,9 @@ void op_image_pull(struct cayd *c, struct request *rq)
 				   &(struct pull_order){ .reference = buf_str(&reference),
 							 .name = q->name ? q->name : q->reference,
 							 .owner = q->tenant,
+							 .auth = auth.given ? &auth.auth : NULL,
 							 .pinned = true });
+	explicit_bzero(&auth, sizeof(auth));
 }
 
 bool pull_can_help_create(const struct cayd *c, const struct id *tenant,
@@ -424,7 +454,8 @@ bool pull_can_help_create(const struct cayd *c, const struct id *tenant,
 static struct id pull_owner(const struct cayd *c, const struct request *rq,
 			    const struct sandbox_create *spec, struct slice host)
 {
-	bool own = !spec->template && registry_has_login(c, &rq->actor.tenant, host);
+	bool own = !spec->template &&
+		   (spec->has_registry_auth || registry_has_login(c, &rq->actor.tenant, host));
 
 	return own ? rq->actor.tenant : image_owner_node;
 }
@@ -442,5 +473,8 @@ void pull_start_for_create(struct cayd *c, struct request *rq, const struct sand
 				   &(struct pull_order){ .reference = buf_str(&reference),
 							 .name = spec->image,
 							 .owner = pull_owner(c, rq, spec, ref.host),
+							 .auth = spec->has_registry_auth
+									 ? &spec->registry_auth
+									 : NULL,
 							 .again = again });
 }

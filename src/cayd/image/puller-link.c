@@ -12,13 +12,14 @@
 #include "cayd/image/registry.h"
 
 /* The authfile of this registry alone, in memory that does not change any more. */
-static int puller_auth_create(const struct cayd *c, const struct id *owner, struct slice host,
+static int puller_auth_create(const struct cayd *c, const struct id *owner,
+			      const struct registry_auth *given, struct slice host,
 			      struct cay_err *err)
 {
 	auto_buf auth = BUF_INIT(KIB(32));
 	auto_close int fd =
 		memfd_create("cay-auth", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	int r = registry_authfile_write(c, owner, host, &auth, err);
+	int r = registry_authfile_write(c, owner, given, host, &auth, err);
 
 	if (r >= 0 &&
 	    (fd < 0 || fd_write_all(fd, auth.data, auth.len) < 0 ||
@@ -46,7 +47,7 @@ static int puller_link_connect(const struct cayd *c, struct cay_err *err)
 }
 
 int puller_link_open(const struct cayd *c, const char *reference, const struct id *owner,
-		     struct cay_err *err)
+		     const struct registry_auth *given, struct cay_err *err)
 {
 	struct puller_request q = { .magic = PULLER_MAGIC,
 				    .file_max = c->settings.images_pull_max };
@@ -61,7 +62,7 @@ int puller_link_open(const struct cayd *c, const char *reference, const struct i
 	conn = puller_link_connect(c, err);
 	if (conn < 0)
 		return conn;
-	auth = puller_auth_create(c, owner, ref.host, err);
+	auth = puller_auth_create(c, owner, given, ref.host, err);
 	if (auth < 0)
 		return auth;
 	r = seqpacket_send(conn, &q, sizeof(q), auth);

@@ -320,27 +320,45 @@ bool registry_has_login(const struct cayd *c, const struct id *tenant, struct sl
 	return registry_credential_find(c->registries, tenant, host);
 }
 
-/* {"auths": {"HOST": {"auth": base64 of USER:PASSWORD}}} */
-int registry_authfile_write(const struct cayd *c, const struct id *owner, struct slice host,
-			    struct buf *ret, struct cay_err *err)
+/* Append USER:PASSWORD of the credentials that count, or nothing; the caller wipes it. */
+static int registry_pair_write(const struct cayd *c, const struct id *owner,
+			       const struct registry_auth *given, struct slice host,
+			       struct buf *ret)
 {
 	const struct registry_credential *own =
 		registry_credential_find(c->registries, owner, host);
 	const struct registry_credential *l =
 		own ? own : registry_credential_find(c->registries, &image_owner_node, host);
+
+	if (!given)
+		return l ? registry_credential_unseal(c, l, ret) : 0;
+	/* reserved at once: a buffer that grows leaves a copy */
+	if (buf_reserve(ret, strlen(given->username) + strlen(given->password) + 2) < 0)
+		return -ENOMEM;
+	return buf_printf(ret, "%s:%s", given->username, given->password);
+}
+
+/* {"auths": {"HOST": {"auth": base64 of USER:PASSWORD}}} */
+int registry_authfile_write(const struct cayd *c, const struct id *owner,
+			    const struct registry_auth *given, struct slice host, struct buf *ret,
+			    struct cay_err *err)
+{
 	auto_buf pair = BUF_INIT(PAIR_MAX), auth = BUF_INIT(BASE64_TEXT(PAIR_MAX));
+	auto_buf name = BUF_INIT(KIB(1));
 	struct jw w = jw_to(ret);
-	int r = l ? registry_credential_unseal(c, l, &pair) : 0;
+	int r = registry_pair_write(c, owner, given, host, &pair);
 
 	if (r == -ENOKEY || r == -EBADMSG)
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"the credentials of registry '%s' cannot be opened; an operator "
+				"the credentials of registry '%.*s' cannot be opened; an operator "
 				"stores them again with 'cay image login'",
-				l->registry);
+				(int)host.n, host.p);
 	if (r >= 0)
 		r = buf_reserve(&auth, BASE64_TEXT(pair.len));
 	if (r >= 0)
 		r = buf_reserve(ret, AUTHFILE_MAX);
+	if (r >= 0)
+		r = buf_append(&name, host.p, host.n);
 	if (r < 0) {
 		buf_wipe(&pair);
 		return cay_no_memory(err);
@@ -348,8 +366,8 @@ int registry_authfile_write(const struct cayd *c, const struct id *owner, struct
 	base64_encode((const uint8_t *)pair.data, pair.len, auth.data);
 	jw_object_begin(&w, NULL);
 	jw_object_begin(&w, "auths");
-	if (l) {
-		jw_object_begin(&w, l->registry);
+	if (pair.len) {
+		jw_object_begin(&w, buf_str(&name));
 		jw_slice(&w, "auth", (struct slice){ auth.data, BASE64_TEXT(pair.len) });
 		jw_end(&w);
 	}
@@ -358,6 +376,31 @@ int registry_authfile_write(const struct cayd *c, const struct id *owner, struct
 	buf_wipe(&auth);
 	buf_wipe(&pair);
 	return jw_finish(&w) < 0 ? cay_no_memory(err) : 0;
+}
+
+void registry_auth_take(struct registry_auth *from, bool *has, struct registry_auth_copy *ret)
+{
+	*ret = (struct registry_auth_copy){};
+	if (!*has)
+		return;
+	*has = false;
+	/* the schema has their lengths */
+	ret->given = strlen(from->username) < sizeof(ret->username) &&
+		     strlen(from->password) < sizeof(ret->password);
+	if (ret->given) {
+		memcpy(ret->username, from->username, strlen(from->username));
+		memcpy(ret->password, from->password, strlen(from->password));
+	}
+	str_wipe(from->password);
+	ret->auth = (struct registry_auth){ ret->username, ret->password };
+}
+
+int registry_auth_check(const struct registry_auth_copy *a, struct cay_err *err)
+{
+	return strchr(a->username, ':')
+		       ? cay_fail_field(err, CAY_E_INVALID, "registry_auth.username",
+					"must not contain ':'")
+		       : 0;
 }
 
 static struct registry registry_describe(const struct cayd *c, const struct registry_credential *l)

@@ -20,10 +20,19 @@
 bool registry_is_listed(const char *list, struct slice host);
 /* Whether the tenant has credentials of its own: what it pulls with them is its own. */
 bool registry_has_login(const struct cayd *c, const struct id *tenant, struct slice host);
-/* An authfile as skopeo reads it, with the credentials of this registry if there are any: the
- * owner's, else the node's. */
+/* An authfile as skopeo reads it, with the credentials of this registry if there are any: those
+ * given, else the owner's, else the node's. */
 [[nodiscard]] int registry_authfile_write(const struct cayd *c, const struct id *owner,
-					  struct slice host, struct buf *ret, struct cay_err *err);
+					  const struct registry_auth *given, struct slice host,
+					  struct buf *ret, struct cay_err *err);
+/* A copy of credentials that came with a request, whose own are wiped. */
+struct registry_auth_copy {
+	char username[255 + 1], password[4096 + 1];
+	struct registry_auth auth; /* of these two */
+	bool given;
+};
+void registry_auth_take(struct registry_auth *from, bool *has, struct registry_auth_copy *ret);
+[[nodiscard]] int registry_auth_check(const struct registry_auth_copy *a, struct cay_err *err);
 /* Remove the credentials of tenants that do not exist: when one was deleted, and at the start once
  * the journal is read. */
 [[nodiscard]] int registries_remove_of_deleted(struct cayd *c, struct cay_err *err);

@@ -255,6 +255,9 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 		return cay_fail_field(err, CAY_E_INVALID,
 				      d->name ? "defaults.name" : "defaults.template",
 				      "a template cannot set this for every sandbox");
+	if (d->has_registry_auth) /* it would be stored */
+		return cay_fail_field(err, CAY_E_INVALID, "defaults.registry_auth",
+				      "a template has no credentials; pull its image before");
 	if (!image_find(c->images, &image_owner_node, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);

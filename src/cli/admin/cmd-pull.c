@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd-pull - images from registries, and registry credentials */
+#include "cli/client/registry-auth.h"
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 #include "cli/print/progress.h"
@@ -9,7 +10,7 @@
 
 struct image_pull_args {
 	struct image_pull request;
-	const char *tenant;
+	const char *tenant, *registry_auth;
 };
 
 static const struct opt pull_rows[] = {
@@ -18,6 +19,9 @@ static const struct opt pull_rows[] = {
 	{ "tenant", 0, OPT_TEXT, offsetof(struct image_pull_args, tenant),
 	  .operand = OPERAND_TENANT, .arg = "NAME|ID",
 	  .help = "Tenant that owns it: only this tenant can use it" },
+	{ "registry-auth", 0, OPT_TEXT, offsetof(struct image_pull_args, registry_auth),
+	  .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "File with USER:PASSWORD, for this pull only; - is stdin" },
 };
 
 static int cmd_image_pull_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
@@ -29,6 +33,9 @@ static int cmd_image_pull_run(struct cli *c, const struct opt_words *w, struct c
 	int r = a->tenant ? api_find_tenant(&c->api, a->tenant, &request.tenant, err) : 0;
 
 	request.reference = w->operands[0];
+	request.has_registry_auth = a->registry_auth;
+	if (r >= 0 && a->registry_auth)
+		r = registry_auth_read(a->registry_auth, &c->arena, &request.registry_auth, err);
 	if (r >= 0)
 		r = pull_progress_call(&c->api, &call, request.reference, &made, err);
 	return r < 0 ? r : reply_print(c, call.op, &made, "id", err);

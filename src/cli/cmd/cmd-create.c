@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
+#include "cli/client/registry-auth.h"
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 #include "cli/print/pull-progress.h"
@@ -17,7 +18,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[27] = {
+const struct opt opts_create[28] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -74,6 +75,9 @@ const struct opt opts_create[27] = {
 	{ "deny", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.deny),
 	  .arg = "NAME[:PORTS]",
 	  .help = "Deny this name, before anything is allowed; may be repeated" },
+	{ "registry-auth", 0, OPT_TEXT, offsetof(struct sandbox_create_args, registry_auth),
+	  .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "File with USER:PASSWORD, for the pull of a private image; - is stdin" },
 	{ "key", 0, OPT_TEXT, offsetof(struct sandbox_create_args, idempotency_key), .arg = "KEY",
 	  .help = "Idempotency key: repeated requests create one sandbox" },
 };
@@ -235,6 +239,9 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_egress = a->egress.presets.n || a->egress.allow.n || a->egress.deny.n;
 	if (r >= 0 && request->has_egress)
 		r = egress_options_apply(c, &a->egress, &request->egress, err);
+	request->has_registry_auth = a->registry_auth;
+	if (r >= 0 && a->registry_auth)
+		r = registry_auth_read(a->registry_auth, &c->arena, &request->registry_auth, err);
 	request->has_ttl = request->ttl_ms > 0;
 	request->has_idle = request->idle_ms > 0;
 	request->has_lease = request->lease_ms > 0;

@@ -141,10 +141,11 @@ struct sandbox_create_args {
 	struct sandbox_create create;
 	const char *idempotency_key; /* or NULL, here and below */
 	const char *writable;        /* paths separated by commas */
+	const char *registry_auth;   /* path of a file */
 	struct field_map services;
 	struct egress_options egress;
 };
-extern const struct opt opts_create[27];
+extern const struct opt opts_create[28];
 /* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
 void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */

@@ -32,9 +32,16 @@ struct image_prune {
 	uint64_t unused_ms;
 };
 
+/* For one pull; never stored. */
+struct registry_auth {
+	const char *username, *password;
+};
+
 struct image_pull {
 	const char *reference, *name;
 	struct id tenant; /* owner of the image; none: the node */
+	struct registry_auth registry_auth;
+	bool has_registry_auth;
 };
 
 enum pull_state { PULL_ASKING, PULL_PULLING, PULL_UNPACKING, PULL_DONE, PULL_FAILED, PULL_NUM };

@@ -145,6 +145,8 @@ struct sandbox_create {
 	const char *timezone;
 	struct egress_spec egress;
 	bool has_egress;
+	struct registry_auth registry_auth;
+	bool has_registry_auth;
 	uint64_t given;
 	/* not of the request: the layer to use in place of the image, and whether the
 	 * packages are in it */

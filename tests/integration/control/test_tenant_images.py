@@ -12,7 +12,7 @@ from conftest import BUILD  # noqa: E402
 from test_audit import records  # noqa: E402
 from test_prune import on_disk  # noqa: E402
 from test_pull import PASSWORD, cli, private, public, pull, refused, settings, tiny  # noqa: E402, F401
-from test_registry_secrets import replace  # noqa: E402
+from test_registry_secrets import found, replace  # noqa: E402
 from test_tenants import actor, new_key  # noqa: E402
 
 
@@ -216,3 +216,48 @@ def test_logins_go_with_their_tenant(guarded, private):  # noqa: F811
     assert b.id in cli(node, "image", "logins").stdout
     assert cli(node, "image", "logout", "other.test").returncode != 0  # the node has none
     assert cli(node, "image", "logout", "--tenant", "b", "other.test").returncode == 0
+
+
+def create_keyed(api, key, **fields):
+    reply = api.open("POST", "/v1/sandboxes", fields, {"Idempotency-Key": key})
+    told = json.loads(reply.read())
+    assert reply.status in (200, 201), told
+    return told["id"]
+
+
+def test_credentials_with_a_create(guarded, private, tmp_path):  # noqa: F811
+    """They serve this pull, are the request's in no way that lasts, and the image is the tenant's."""
+    node, reference = guarded
+    a, b = Tenant(node, "a"), Tenant(node, "b")
+    auth = {"username": "robot", "password": PASSWORD}
+    e = refused(lambda: a.api.create(reference, registry_auth=auth | {"password": "wrong-" + PASSWORD}), 403, "permission_denied")
+    assert PASSWORD not in str(e)
+    box = create_keyed(a.api, "once", image=reference, registry_auth=auth)
+    # the key knows the request without them: a token of today is not that of yesterday
+    assert create_keyed(a.api, "once", image=reference, registry_auth=auth | {"password": "renewed"}) == box
+    assert create_keyed(a.api, "once", image=reference) == box
+    assert a.images()[0]["tenant"] == a.id and PASSWORD not in json.dumps(a.api.get(box))
+    for more in ({}, {"registry_auth": auth | {"password": "wrong-" + PASSWORD}}):
+        refused(lambda more=more: b.api.create(reference, **more), 403, "permission_denied", reference)
+    a.api.delete(a.api.create(reference))  # it is here: no pull, no credentials
+    assert logins(node) == {}
+    count = {"count": 2, "sandbox": {"image": reference, "registry_auth": auth}}
+    reply = b.api.open("POST", "/v1/batches", count).read().decode()
+    assert reply.count('"sandbox":') == 2 and PASSWORD not in reply, reply
+    assert b.images()[0]["tenant"] == b.id
+    for wrong in ({"template": "t", "registry_auth": auth}, {"image": "x", "registry_auth": auth | {"username": "a:b"}}):
+        refused(lambda w=wrong: a.api.call("POST", "/v1/sandboxes", w), 400, "invalid_argument", "registry_auth")
+    pinned = pull(node, reference, name="all", registry_auth=auth)  # an operator's word: the node's
+    assert "tenant" not in pinned
+    stored = {"name": "t", "defaults": {"image": "all", "registry_auth": auth}}
+    refused(lambda: node.call("POST", "/v1/templates", stored), 400, "invalid_argument", "registry_auth")
+    secret = tmp_path / "auth"
+    secret.write_text(f"robot:{PASSWORD}\n")
+    done = cli(node, "image", "pull", "--registry-auth", str(secret), "--name", "by-file", reference)
+    assert done.returncode == 0 and PASSWORD not in done.stdout + done.stderr, done
+    done = cli(node, "create", "--registry-auth", "-", reference, input=f"robot:{PASSWORD}\n")
+    assert done.returncode == 0, done.stderr
+    assert cli(node, "create", "--registry-auth", "-", reference, input=PASSWORD).returncode != 0
+    assert found(node) == [], "in no file and no log"
+    told = [json.dumps(node.call("GET", path)) for path in ("/v1/audit?limit=1000", "/v1/events", "/v1/sandboxes", "/v1/images")]
+    assert not any(PASSWORD in t for t in told)
