@@ -10,10 +10,9 @@
 /* Unsupported arguments are refused, not ignored. */
 static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
 {
-	if (tool_run_arg_text(run, "auth_username") || tool_run_arg_text(run, "auth_password"))
+	if (!tool_run_arg_text(run, "auth_username") != !tool_run_arg_text(run, "auth_password"))
 		return cay_fail_field(err, CAY_E_INVALID, "auth_username",
-				      "registry credentials are managed by the operator; "
-				      "omit them");
+				      "give auth_username and auth_password, or neither");
 	if (json_object_get(run->args, "network_policy"))
 		return cay_fail_field(err, CAY_E_INVALID, "network_policy",
 				      "is not supported; omit it");
@@ -61,6 +60,10 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 			  json_object_get(run->args, "entrypoint"));
 	if (r >= 0)
 		r = osb_create_set_resource(run, err);
+	if (r >= 0 && tool_run_arg_text(run, "auth_username"))
+		r = tool_run_set(run, err, "{s:s, s:s}", "registry_auth.username",
+				 tool_run_arg_text(run, "auth_username"), "registry_auth.password",
+				 tool_run_arg_text(run, "auth_password"));
 	return r < 0 ? r
 		     : tool_run_set(run, err, "{s:s*, s:I}", "group", run->group, "ttl_ms", ttl_ms);
 }
