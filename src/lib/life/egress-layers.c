@@ -217,17 +217,14 @@ static int egress_layer_fill(const struct egress_spec *spec, const struct egress
 	return egress_action_check(spec->otherwise, "default", err);
 }
 
-int egress_layers_compile(const struct egress_spec *const specs[static EGRESS_LAYER_NUM],
-			  const struct egress_presets *presets, uint64_t generation,
-			  struct buf *ret, struct cay_err *err)
+static int egress_layers_fill(const struct egress_spec *const specs[static EGRESS_LAYER_NUM],
+			      const struct egress_presets *presets, struct egress_rule *rules,
+			      struct egress_layer layers[static EGRESS_LAYER_NUM],
+			      struct cay_err *err)
 {
-	auto_free struct egress_rule *rules = calloc(EGRESS_RULES_MAX, sizeof(*rules));
-	struct egress_layer layers[EGRESS_LAYER_NUM];
 	size_t used = 0;
 	int r = 0;
 
-	if (!rules)
-		return cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < EGRESS_LAYER_NUM; i++) {
 		layers[i] = (struct egress_layer){ .otherwise = EGRESS_ALLOW };
 		if (specs[i])
@@ -235,8 +232,23 @@ int egress_layers_compile(const struct egress_spec *const specs[static EGRESS_LA
 					      EGRESS_RULES_MAX - used, &layers[i], err);
 		used += layers[i].n_rules;
 	}
+	return r;
+}
+
+int egress_layers_compile(const struct egress_spec *const specs[static EGRESS_LAYER_NUM],
+			  const struct egress_presets *presets, uint64_t generation,
+			  struct buf *ret, struct cay_err *err)
+{
+	struct egress_rule *rules = calloc(EGRESS_RULES_MAX, sizeof(*rules));
+	struct egress_layer layers[EGRESS_LAYER_NUM];
+	int r;
+
+	if (!rules)
+		return cay_no_memory(err);
+	r = egress_layers_fill(specs, presets, rules, layers, err);
 	if (r >= 0)
 		r = egress_policy_write(layers, EGRESS_LAYER_NUM, generation, ret);
+	free(rules);
 	if (r == -E2BIG || r == -ENOBUFS)
 		return cay_fail_field(err, CAY_E_INVALID, "rules",
 				      "all layers together have more than %d rules or %d KiB",
