@@ -168,7 +168,7 @@ def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
     assert states["daemons"] == "failed" and states["image"] == "left" and not said["ok"]
     libexec = pathlib.Path(machine.world.env["CAY_PATHS_INIT"]).parent
     assert said["start"][0].startswith("install -d -m 0770 -o cay-mcp ")
-    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cayd", "cay-mcp", "cay-edge")]
+    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cay-egress", "cayd", "cay-mcp", "cay-edge")]
     told = machine.run("setup", "--yes", status=8)
     assert f"  {said['start'][1]}\n" in told.stdout and "run 'cay setup' again" in told.stderr
     machine.world.start_cayd()
