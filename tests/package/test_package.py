@@ -14,7 +14,7 @@ import cay
 import pytest
 from conftest import LATER, TREE, VERSION, run
 
-PLAIN = ["cay-keeper.service", "cay-mcp.service", "cay-pull.service", "cay-egress.service", "cayd.service"]  # as debhelper has them
+PLAIN = ["cay-egress.service", "cay-keeper.service", "cay-mcp.service", "cay-pull.service", "cayd.service"]  # as debhelper has them
 ALL = [*PLAIN, "cay-edge@1.service"]
 # at most, by `systemd-analyze security`; docs/install.md has the same with reasons
 EXPOSURE = {"cay-edge@1.service": 1.5, "cay-mcp.service": 1.5, "cay-pull.service": 1.5, "cay-egress.service": 1.5, "cayd.service": 1.3, "cay-keeper.service": 8.8}
