@@ -111,7 +111,7 @@ static void question_deny(struct egress_sandbox *sb, const struct question_route
 	struct slice policy = { sb->policy.data, sb->policy.len };
 	struct dns_answer a = { .rcode = DNS_NXDOMAIN, .blocked = "egress policy" };
 	struct decision d = { .sandbox = sb,
-			      .op = "egress.name",
+			      .op = "name",
 			      .outcome = "deny",
 			      .name = q->name.text,
 			      .port = 443,

@@ -143,7 +143,7 @@ void address_from_v4(uint32_t v4, uint8_t ret[static EGRESS_ADDRESS_LEN]);
 /* decision-log.c */
 struct decision {
 	const struct egress_sandbox *sandbox;
-	const char *op;      /* "egress.connect", "egress.name" */
+	const char *op;      /* "connect", "name" */
 	const char *outcome; /* "allow", "deny", or why it failed */
 	const char *name;    /* or an address; "" for none */
 	uint16_t port;

@@ -146,7 +146,7 @@ void flow_cut(struct flow *f, const char *why)
 {
 	if (f->ended)
 		return;
-	(void)flow_log(f, "egress.cut", why); /* nothing is allowed by it */
+	(void)flow_log(f, "cut", why); /* nothing is allowed by it */
 	if (f->tunnel) {
 		tunnel_reset(f->tunnel); /* its done() ends the flow */
 		return;
@@ -190,7 +190,7 @@ static void on_flow_tunnel_done(void *arg)
 {
 	struct flow *f = arg;
 
-	(void)flow_log(f, "egress.closed", "closed");
+	(void)flow_log(f, "closed", "closed");
 	f->tunnel = NULL;
 	flow_end(f);
 	flow_release(f);
@@ -309,7 +309,7 @@ static void flow_connect(struct flow *f)
 			return;
 		}
 	}
-	if (!flow_log(f, "egress.connect", "allow"))
+	if (!flow_log(f, "connect", "allow"))
 		flow_cut(f, "log_unavailable");
 	else
 		flow_dial_next(f);

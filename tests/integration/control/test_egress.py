@@ -192,9 +192,9 @@ def test_the_log_has_every_decision(node, net, box):
     dial(node, one, "evil.test", 5432)
     wait_for("the log", lambda: sum(d.get("target") == one for d in decisions(node)) >= 3, 30)
     mine = [(d["op"], d["outcome"], d["detail"].split(" by ")[0]) for d in decisions(node) if d.get("target") == one]
-    assert ("egress.connect", "allow", "db.example.com:5432") in mine
-    assert ("egress.closed", "closed", "db.example.com:5432") in mine
-    assert ("egress.name", "deny", "evil.test:443") in mine
+    assert ("connect", "allow", "db.example.com:5432") in mine
+    assert ("closed", "closed", "db.example.com:5432") in mine
+    assert ("name", "deny", "evil.test:443") in mine
 
 
 def put(node, box, policy):
