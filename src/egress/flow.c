@@ -465,7 +465,7 @@ void egress_sandbox_accept_flows(struct egress_sandbox *sb)
 	for (unsigned i = 0; i < ACCEPT_BATCH && egress_sandbox_fd(sb, STEER_TCP) >= 0; i++) {
 		auto_close int fd = accept4(egress_sandbox_fd(sb, STEER_TCP), NULL, NULL,
 					    SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct sockaddr_in dialled;
+		struct sockaddr_in dialled = {};
 		socklen_t n = sizeof(dialled);
 		struct flow *f = NULL;
 

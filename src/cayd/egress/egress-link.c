@@ -182,7 +182,7 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 		egress_fail_unavailable(&err);
 	else
 		(void)sandbox_egress_compile(sb->cayd, sb, &policy, &err);
-	if (err.code) {
+	if (!call || err.code) {
 		cay_closep(&fd);
 		free(call);
 		if (fn)
