@@ -97,7 +97,7 @@ static void question_resolve(struct egress_sandbox *sb, const struct question_ro
 	*p = (struct pending_question){ sb, *route, *q };
 	egress_sandbox_hold(sb);
 	sb->n_questions++;
-	if (resolve_start(sb->egress, &q->name, on_question_resolved, p) < 0) {
+	if (resolve_start(sb, &q->name, on_question_resolved, p) < 0) {
 		sb->n_questions--;
 		free(p);
 		question_answer(sb, route, q, &failed);
@@ -117,7 +117,7 @@ static void question_deny(struct egress_sandbox *sb, const struct question_route
 			      .port = 443,
 			      .verdict = egress_judge_name(policy, &q->name, 443) };
 
-	(void)decision_log_add(sb->egress, &d); /* nothing is allowed by it */
+	decision_log_add_denial(sb, &d);
 	question_answer(sb, route, q, &a);
 }
 

@@ -38,11 +38,28 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 		    : snprintf(rule, sizeof(rule), "%s rule %d", layer_names[d->verdict.layer],
 			       d->verdict.rule);
 	if (n > 0 && (size_t)n < sizeof(rule))
-		n = snprintf(rec.detail, sizeof(rec.detail), "%.100s:%u by %s, %llu up, %llu down",
-			     d->name, d->port, rule, (unsigned long long)d->up,
-			     (unsigned long long)d->down);
+		n = snprintf(rec.detail, sizeof(rec.detail),
+			     "%.80s:%u by %s, %llu up, %llu down, %llu more", d->name, d->port,
+			     rule, (unsigned long long)d->up, (unsigned long long)d->down,
+			     (unsigned long long)d->more);
 	(void)n; /* a text that is cut is one that is cut */
 	return audit_append(e->decisions->audit, &rec, true, NULL, NULL);
+}
+
+void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d)
+{
+	struct decision counted = *d;
+
+	if (!pace_take(&sb->denial_pace, clk_boot_ns(sb->egress->clk), SANDBOX_DENIALS_PER_S,
+		       SANDBOX_DENIALS_BURST)) {
+		sb->denials_uncounted++;
+		return;
+	}
+	counted.more = sb->denials_uncounted;
+	if (decision_log_add(sb->egress, &counted))
+		sb->denials_uncounted = 0;
+	else
+		sb->denials_uncounted++;
 }
 
 int decision_log_open(struct egress *e, struct cay_err *err)

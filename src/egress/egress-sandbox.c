@@ -47,6 +47,11 @@ struct egress_sandbox *egress_sandbox_add(struct egress *e, const struct id *id,
 	return sb;
 }
 
+unsigned egress_sandbox_tenant_slot(const struct egress_sandbox *sb)
+{
+	return (sb->tenant.bits[14] | (unsigned)sb->tenant.bits[13] << 8) % TENANT_SLOTS;
+}
+
 static void egress_sandbox_free_if_unused(struct egress_sandbox *sb)
 {
 	if (!sb->gone || sb->holds)

@@ -40,6 +40,11 @@
 #define SANDBOX_QUESTIONS_PER_S 200
 #define SANDBOX_QUESTIONS_BURST 400
 #define SANDBOX_QUESTIONS_MAX 64 /* that wait for a name server */
+#define SANDBOX_DENIALS_PER_S 10 /* records; others are counted in the next one */
+#define SANDBOX_DENIALS_BURST 100
+#define TENANT_SLOTS 1024 /* tenants with the same hash share what one may have */
+#define QUERIES_MAX 4096
+#define QUERIES_OF_TENANT_MAX 256
 
 struct decision_log;
 struct feed;
@@ -60,6 +65,11 @@ struct egress {
 	struct resolver *resolver;
 	struct decision_log *decisions;
 	struct egress_sandbox *sandboxes[SANDBOX_BUCKETS];
+	unsigned flows_max; /* as descriptors allow; a tenant has a quarter of them */
+	unsigned n_flows, n_queries;
+	struct {
+		unsigned n_flows, n_queries;
+	} tenants[TENANT_SLOTS];
 };
 
 /* How often something may happen: a bucket that fills with time. */
@@ -83,7 +93,8 @@ struct egress_sandbox {
 	bool gone;
 	struct flow *flows;
 	unsigned n_flows, n_questions;
-	struct pace flow_pace, question_pace;
+	struct pace flow_pace, question_pace, denial_pace;
+	uint64_t denials_uncounted; /* since the last record */
 };
 
 /* egress-sandbox.c.  A sandbox that is gone has no listeners and no policy, and is freed by its
@@ -92,21 +103,23 @@ struct egress_sandbox *egress_sandbox_find(struct egress *e, const struct id *id
 [[nodiscard]] struct egress_sandbox *egress_sandbox_add(struct egress *e, const struct id *id,
 							const struct id *tenant);
 /* Takes the descriptors, also on failure; those it had are closed. */
-[[nodiscard]] int egress_sandbox_attach(struct egress_sandbox *g, int fds[static STEER_NUM]);
+[[nodiscard]] int egress_sandbox_attach(struct egress_sandbox *sb, int fds[static STEER_NUM]);
 /* -EBADF when it has none. */
-int egress_sandbox_fd(const struct egress_sandbox *g, enum steer_fd which);
+int egress_sandbox_fd(const struct egress_sandbox *sb, enum steer_fd which);
 /* Judge all its connections by this policy and cut those that it does not allow. */
-[[nodiscard]] int egress_sandbox_set_policy(struct egress_sandbox *g, struct slice policy);
-void egress_sandbox_remove(struct egress_sandbox *g);
+[[nodiscard]] int egress_sandbox_set_policy(struct egress_sandbox *sb, struct slice policy);
+void egress_sandbox_remove(struct egress_sandbox *sb);
 void egress_sandbox_remove_all_but(struct egress *e, uint64_t round);
-void egress_sandbox_hold(struct egress_sandbox *g);
-void egress_sandbox_release(struct egress_sandbox *g);
+/* Of TENANT_SLOTS. */
+unsigned egress_sandbox_tenant_slot(const struct egress_sandbox *sb);
+void egress_sandbox_hold(struct egress_sandbox *sb);
+void egress_sandbox_release(struct egress_sandbox *sb);
 
 /* answer.c: answer what waits at the UDP socket. */
-void egress_sandbox_answer_questions(struct egress_sandbox *g);
+void egress_sandbox_answer_questions(struct egress_sandbox *sb);
 
 /* flow.c: accept what waits at the listener; judge a connection again. */
-void egress_sandbox_accept_flows(struct egress_sandbox *g);
+void egress_sandbox_accept_flows(struct egress_sandbox *sb);
 void flow_judge_again(struct flow *f);
 void flow_cut(struct flow *f, const char *why);
 struct flow *flow_next(const struct flow *f);
@@ -122,9 +135,9 @@ struct resolved {
 /* Called once, from the loop. */
 typedef void resolve_fn(void *arg, const struct resolved *what);
 [[nodiscard]] int resolver_open(struct egress *e, struct cay_err *err);
-/* -ENOBUFS: too many are under way, or there is no name server; fn is not called. */
-[[nodiscard]] int resolve_start(struct egress *e, const struct host_name *name, resolve_fn *fn,
-				void *arg);
+/* Negative: too many are under way, there is no name server, or no memory; fn is not called. */
+[[nodiscard]] int resolve_start(struct egress_sandbox *sb, const struct host_name *name,
+				resolve_fn *fn, void *arg);
 
 /* address.c */
 [[nodiscard]] int addresses_open(struct egress *e, struct cay_err *err);
@@ -150,8 +163,11 @@ struct decision {
 	const uint8_t *dialled; /* an address, or NULL */
 	struct egress_verdict verdict;
 	uint64_t up, down; /* bytes, of a connection that has ended */
+	uint64_t more;     /* decisions like it that have no record */
 };
 [[nodiscard]] int decision_log_open(struct egress *e, struct cay_err *err);
 /* False: the record cannot be kept, and what it allows must not happen. */
 [[nodiscard]] bool decision_log_add(struct egress *e, const struct decision *d);
+/* Of what is refused.  A sandbox that is refused often has one record for many. */
+void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d);
 #endif

@@ -80,9 +80,9 @@ static const char *flow_target(const struct flow *f, char room[static ADDRESS_TE
 	return room;
 }
 
-static bool flow_log(const struct flow *f, const char *op, const char *outcome)
+static struct decision flow_decision(const struct flow *f, const char *op, const char *outcome,
+				     char room[static ADDRESS_TEXT_MAX])
 {
-	char room[ADDRESS_TEXT_MAX];
 	struct decision d = { .sandbox = f->sandbox,
 			      .op = op,
 			      .outcome = outcome,
@@ -94,7 +94,23 @@ static bool flow_log(const struct flow *f, const char *op, const char *outcome)
 		d.dialled = f->to.addresses[f->n_dials - 1];
 	if (f->tunnel)
 		tunnel_get_moved(f->tunnel, &d.up, &d.down);
+	return d;
+}
+
+static bool flow_log(const struct flow *f, const char *op, const char *outcome)
+{
+	char room[ADDRESS_TEXT_MAX];
+	struct decision d = flow_decision(f, op, outcome, room);
+
 	return decision_log_add(f->sandbox->egress, &d);
+}
+
+static void flow_log_denial(const struct flow *f, const char *why)
+{
+	char room[ADDRESS_TEXT_MAX];
+	struct decision d = flow_decision(f, "cut", why, room);
+
+	decision_log_add_denial(f->sandbox, &d);
 }
 
 /* Whether a close of this socket becomes a reset. */
@@ -138,6 +154,8 @@ static void flow_end(struct flow *f)
 	if (f->next)
 		f->next->prev = f->prev;
 	sb->n_flows--;
+	sb->egress->n_flows--;
+	sb->egress->tenants[egress_sandbox_tenant_slot(sb)].n_flows--;
 	flow_leave_dial(f);
 	uv_close((uv_handle_t *)&f->timer, on_flow_timer_closed);
 }
@@ -146,7 +164,7 @@ void flow_cut(struct flow *f, const char *why)
 {
 	if (f->ended)
 		return;
-	(void)flow_log(f, "cut", why); /* nothing is allowed by it */
+	flow_log_denial(f, why);
 	if (f->tunnel) {
 		tunnel_reset(f->tunnel); /* its done() ends the flow */
 		return;
@@ -340,7 +358,7 @@ static void flow_resolve(struct flow *f)
 	}
 	f->holds++;
 	(void)uv_timer_stop(&f->timer); /* the resolver has deadlines */
-	if (resolve_start(f->sandbox->egress, &f->name, on_flow_resolved, f) < 0) {
+	if (resolve_start(f->sandbox, &f->name, on_flow_resolved, f) < 0) {
 		f->holds--;
 		flow_cut(f, "resolver_busy");
 	}
@@ -452,16 +470,28 @@ static struct flow *flow_new(struct egress_sandbox *sb, const struct sockaddr_in
 		f->next->prev = f;
 	sb->flows = f;
 	sb->n_flows++;
+	sb->egress->n_flows++;
+	sb->egress->tenants[egress_sandbox_tenant_slot(sb)].n_flows++;
 	egress_sandbox_hold(sb);
 	(void)uv_timer_init(&sb->egress->loop, &f->timer);
 	f->timer.data = f;
 	return f;
 }
 
+/* There is always a descriptor left to accept and refuse with: a listener that cannot be read would
+ * keep the loop busy. */
+static bool egress_sandbox_may_begin_flow(struct egress_sandbox *sb)
+{
+	const struct egress *e = sb->egress;
+
+	return sb->n_flows < SANDBOX_FLOWS_MAX && e->n_flows < e->flows_max &&
+	       e->tenants[egress_sandbox_tenant_slot(sb)].n_flows <= e->flows_max / 4 &&
+	       pace_take(&sb->flow_pace, clk_boot_ns(e->clk), SANDBOX_FLOWS_PER_S,
+			 SANDBOX_FLOWS_BURST);
+}
+
 void egress_sandbox_accept_flows(struct egress_sandbox *sb)
 {
-	uint64_t now = clk_boot_ns(sb->egress->clk);
-
 	for (unsigned i = 0; i < ACCEPT_BATCH && egress_sandbox_fd(sb, STEER_TCP) >= 0; i++) {
 		auto_close int fd = accept4(egress_sandbox_fd(sb, STEER_TCP), NULL, NULL,
 					    SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -471,8 +501,7 @@ void egress_sandbox_accept_flows(struct egress_sandbox *sb)
 
 		if (fd < 0)
 			return;
-		if (sb->n_flows < SANDBOX_FLOWS_MAX &&
-		    pace_take(&sb->flow_pace, now, SANDBOX_FLOWS_PER_S, SANDBOX_FLOWS_BURST) &&
+		if (egress_sandbox_may_begin_flow(sb) &&
 		    getsockname(fd, (struct sockaddr *)&dialled, &n) == 0)
 			f = flow_new(sb, &dialled);
 		if (f)

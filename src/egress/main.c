@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/resource.h>
+
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "egress/egress.h"
@@ -20,9 +22,23 @@ static int egress_check_user(struct egress *e, struct cay_err *err)
 	return 0;
 }
 
+/* A flow has at most three descriptors, a sandbox three and a query one. */
+static void egress_share_descriptors(struct egress *e)
+{
+	struct rlimit lim = { .rlim_cur = 1024 };
+	uint64_t most = UINT32_MAX;
+
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	if (lim.rlim_cur < most)
+		most = lim.rlim_cur;
+	e->flows_max = (unsigned)(most / 6) + 1;
+}
+
 static int egress_start(struct egress *e, struct cay_err *err)
 {
 	int r = egress_check_user(e, err);
+
+	egress_share_descriptors(e);
 
 	if (r >= 0)
 		r = addresses_open(e, err);

@@ -18,14 +18,13 @@
 #include "egress/egress.h"
 
 #define SERVERS_MAX 3
-#define QUERIES_MAX 1024
 #define TRY_MS 2000
 #define TRIES 4
 #define TCP_MAX KIB(16)
 
 struct resolver {
 	struct sockaddr_storage servers[SERVERS_MAX];
-	unsigned n_servers, n_queries;
+	unsigned n_servers;
 };
 
 struct resolve_query;
@@ -41,6 +40,7 @@ struct resolve_try {
 
 struct resolve_query {
 	struct egress *egress;
+	unsigned tenant_slot;
 	struct host_name name;
 	resolve_fn *fn;
 	void *arg;
@@ -72,7 +72,8 @@ static void on_resolve_timer_closed(uv_handle_t *h)
 {
 	struct resolve_query *q = h->data;
 
-	q->egress->resolver->n_queries--;
+	q->egress->n_queries--;
+	q->egress->tenants[q->tenant_slot].n_queries--;
 	q->fn(q->arg, &q->result);
 	free(q);
 }
@@ -249,16 +250,25 @@ static void resolve_try_next(struct resolve_query *q, bool tcp)
 		(void)uv_timer_start(&q->timer, on_resolve_timeout, TRY_MS, 0);
 }
 
-int resolve_start(struct egress *e, const struct host_name *name, resolve_fn *fn, void *arg)
+/* A name server that is slow to answer holds up its own tenant only. */
+int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resolve_fn *fn,
+		  void *arg)
 {
-	struct resolver *all = e->resolver;
-	struct resolve_query *q =
-		all->n_servers && all->n_queries < QUERIES_MAX ? calloc(1, sizeof(*q)) : NULL;
+	struct egress *e = sb->egress;
+	unsigned slot = egress_sandbox_tenant_slot(sb);
+	struct resolve_query *q;
 
-	if (!q)
+	if (!e->resolver->n_servers || e->n_queries >= QUERIES_MAX ||
+	    e->tenants[slot].n_queries >= QUERIES_OF_TENANT_MAX)
 		return -ENOBUFS;
-	*q = (struct resolve_query){ .egress = e, .name = *name, .fn = fn, .arg = arg };
-	all->n_queries++;
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
+	*q = (struct resolve_query){
+		.egress = e, .tenant_slot = slot, .name = *name, .fn = fn, .arg = arg
+	};
+	e->n_queries++;
+	e->tenants[slot].n_queries++;
 	(void)uv_timer_init(&e->loop, &q->timer);
 	q->timer.data = q;
 	resolve_ask(q, DNS_A);

@@ -16,6 +16,7 @@ import lab
 import pytest
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
+from test_tenants import asks
 
 API, CDN, DB, PLAIN = "93.184.2.1", "93.184.2.2", "93.184.2.3", "93.184.2.4"
 METADATA, LAN = "169.254.169.254", "10.1.2.3"
@@ -256,6 +257,44 @@ def test_a_restart_of_cay_egress(net):
         wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
         assert left(net) <= {(DB, 5432)}
         c.delete(one)
+
+
+def test_refusals_by_the_hundred_are_counted(node, net, box):
+    """A sandbox cannot push other records out of the log."""
+    one = box(allow("db.example.com", ports=[5432]))
+    done = node.exec(one, ["sh", "-c", "i=0; while [ $i -lt 200 ]; do busybox nslookup x$i.evil.test 8.8.8.8 > /tmp/out 2>&1; i=$((i+1)); done; grep -c NXDOMAIN /tmp/out"])
+    assert int(done.text) > 0
+    wait_for("a record that is in time", lambda: dial(node, one, "last.evil.test", 1) and [d for d in decisions(node) if d.get("target") == one and "last" in d["detail"]], 30)
+    mine = [d for d in decisions(node) if d.get("target") == one]
+    more = sum(int(d["detail"].split(", ")[-1].split()[0]) for d in mine)
+    assert len(mine) + more >= 200 and more > 0 and len(mine) < 200, (len(mine), more)
+
+
+def test_one_tenant_cannot_take_all_connections(net, tmp_path):
+    """With few descriptors a tenant has a quarter of the connections, and another still gets its own."""
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+        few = c.run / "few"
+        few.write_text(f"#!/bin/sh\nulimit -n 240\nexec {c.programs['egress']}\n")
+        few.chmod(0o755)
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        c.kill_daemon("cay-egress")
+        c.programs["egress"] = few
+        c.start_egress()
+        c.image_import("tiny", tiny())
+        tenants = [c.call("POST", "/v1/tenants", {"name": name})["id"] for name in ("greedy", "modest")]
+        greedy, modest = (asks(c, "write", tenant) for tenant in tenants)
+        policy = allow("db.example.com", ports=[5432])
+        wait_for("cay-egress to be connected again", lambda: c.log("cayd").count("cay-egress is connected") == 2, 30)
+        one, other = greedy.create("tiny", egress=policy), modest.create("tiny", egress=policy)
+        net.connections()
+        holds = "i=0; while [ $i -lt 60 ]; do (sleep 60 | busybox nc db.example.com 5432 > /tmp/$i) & i=$((i+1)); done; sleep 60"
+        greedy.exec_detached(one, ["sh", "-c", holds])
+        wait_for("its connections", lambda: greedy.exec(one, ["sh", "-c", "ls /tmp | wc -l"]).text == "60\n" and net.connections() == [], 30)
+        held = int(greedy.exec(one, ["sh", "-c", "cat /tmp/* | grep -c this"]).text)
+        assert 0 < held <= 240 // 6 // 4 + 1, held
+        assert dial(modest, other, "db.example.com", 5432)[0] == f"this is {DB} port 5432\n"
+        for by, box in ((greedy, one), (modest, other)):
+            by.delete(box)
 
 
 def test_cay_egress_accepts_cayd_only(node):
