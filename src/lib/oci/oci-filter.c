@@ -218,8 +218,11 @@ int oci_filter_compile(struct buf *ret)
 {
 	auto_free struct filter *f = calloc(1, sizeof(*f));
 	size_t bytes;
-	int r = f ? oci_seccomp_each_rule(on_seccomp_rule_keep, f) : -ENOMEM;
+	int r;
 
+	if (!f)
+		return -ENOMEM;
+	r = oci_seccomp_each_rule(on_seccomp_rule_keep, f);
 	if (r < 0)
 		return r;
 	filter_write(f);
