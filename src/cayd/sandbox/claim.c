@@ -79,7 +79,7 @@ static int claim_body_encode(struct sandbox *sb, struct buf *out)
 	q.has_output = q.output_bytes != OUTPUT_PRESET;
 	q.services = sb->services;
 	q.has_services = sb->services.n; /* an older PID 1 rejects an unknown member */
-	q.resolver = sb->cayd->hooks->sandbox_has_network(sb);
+	q.resolver = q.has_resolver = sb->cayd->hooks->sandbox_has_network(sb);
 	field_encode(&claim_table, NULL, &q, &w);
 	return jw_finish(&w);
 }

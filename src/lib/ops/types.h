@@ -574,7 +574,7 @@ struct claim {
 	bool has_output;
 	struct field_list services;
 	bool has_services;
-	bool resolver;
+	bool resolver, has_resolver;
 };
 
 struct template_create {
