@@ -49,12 +49,15 @@ void tunnel_close(struct tunnel *t)
 	uv_close((uv_handle_t *)&t->timer, on_tunnel_timer_closed);
 }
 
+/* At once: a close takes effect at the end of the loop's round, and until then the kernel would
+ * send what is queued. */
 void tunnel_reset(struct tunnel *t)
 {
-	struct linger now = { .l_onoff = 1 };
+	static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
 
 	for (unsigned i = 0; i < 2 && !t->closing; i++)
-		(void)setsockopt(conn_fd(t->side[i]), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		if (connect(conn_fd(t->side[i]), &nowhere, sizeof(nowhere)) < 0)
+			continue; /* its peer has ended it already */
 	tunnel_close(t);
 }
 

@@ -10,6 +10,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import time
 
 import cay
 import lab
@@ -217,7 +218,8 @@ def test_a_change_cuts_what_it_denies(node, net, box):
     length = len(text("api.example.com"))
     wait_for("the other to go on", lambda: len(text("api.example.com")) > length, 30)
     assert "over" not in text("api.example.com")
-    assert {to for to, port in left(net) if port == 5432} == set(), "a byte left after the reply"
+    frames, dropped = net.frames()
+    assert not dropped and not [f for f in frames if f[2] == 5432 and f[3]], "a byte left after the reply"
     assert not dial(node, one, "db.example.com", 5432)[0]
     put(node, one, {})
     wait_for("its end", lambda: "over" in text("api.example.com"), 30)
@@ -262,12 +264,14 @@ def test_a_restart_of_cay_egress(net):
 def test_refusals_by_the_hundred_are_counted(node, net, box):
     """A sandbox cannot push other records out of the log."""
     one = box(allow("db.example.com", ports=[5432]))
+    begun = time.monotonic()
     done = node.exec(one, ["sh", "-c", "i=0; while [ $i -lt 200 ]; do busybox nslookup x$i.evil.test 8.8.8.8 > /tmp/out 2>&1; i=$((i+1)); done; grep -c NXDOMAIN /tmp/out"])
     assert int(done.text) > 0
     wait_for("a record that is in time", lambda: dial(node, one, "last.evil.test", 1) and [d for d in decisions(node) if d.get("target") == one and "last" in d["detail"]], 30)
     mine = [d for d in decisions(node) if d.get("target") == one]
     more = sum(int(d["detail"].split(", ")[-1].split()[0]) for d in mine)
-    assert len(mine) + more >= 200 and more > 0 and len(mine) < 200, (len(mine), more)
+    took = time.monotonic() - begun
+    assert len(mine) + more >= 400 and len(mine) <= 100 + 10 * (took + 1), (len(mine), more, took)
 
 
 def test_one_tenant_cannot_take_all_connections(net, tmp_path):
@@ -287,10 +291,15 @@ def test_one_tenant_cannot_take_all_connections(net, tmp_path):
         wait_for("cay-egress to be connected again", lambda: c.log("cayd").count("cay-egress is connected") == 2, 30)
         one, other = greedy.create("tiny", egress=policy), modest.create("tiny", egress=policy)
         net.connections()
-        holds = "i=0; while [ $i -lt 60 ]; do (sleep 60 | busybox nc db.example.com 5432 > /tmp/$i) & i=$((i+1)); done; sleep 60"
+        holds = ("mkdir /tmp/got /tmp/over; busybox mkfifo /tmp/f; exec 3<> /tmp/f; i=0; while [ $i -lt 60 ]; do "
+                 "(busybox nc db.example.com 5432 > /tmp/got/$i <&3; echo > /tmp/over/$i) & i=$((i+1)); done; sleep 60")
         greedy.exec_detached(one, ["sh", "-c", holds])
-        wait_for("its connections", lambda: greedy.exec(one, ["sh", "-c", "ls /tmp | wc -l"]).text == "60\n" and net.connections() == [], 30)
-        held = int(greedy.exec(one, ["sh", "-c", "cat /tmp/* | grep -c this"]).text)
+
+        def counts():
+            return [int(n) for n in greedy.exec(one, ["sh", "-c", "echo $(ls /tmp/over | wc -l) $(cat /tmp/got/* | grep -c this)"]).text.split()]
+
+        wait_for("the others to be refused", lambda: sum(counts()) == 60 and min(counts()) > 0, 60)
+        held = counts()[1]
         assert 0 < held <= 240 // 6 // 4 + 1, held
         assert dial(modest, other, "db.example.com", 5432)[0] == f"this is {DB} port 5432\n"
         for by, box in ((greedy, one), (modest, other)):
