@@ -7,10 +7,6 @@
 #include "egress/egress.h"
 #include "wire/egress-message.h"
 
-/* Layers of a compiled policy, in its order. */
-static const char *const layer_names[EGRESS_LAYERS_MAX] = { "node", "tenant", "template", "sandbox",
-							    "answer" };
-
 struct decision_log {
 	struct audit *audit;
 	int dir;
@@ -33,16 +29,16 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 	if (d->dialled)
 		address_format(d->dialled, peer);
 	audit_set(rec.peer, peer);
-	n = d->verdict.rule < 0
-		    ? snprintf(rule, sizeof(rule), "%s default", layer_names[d->verdict.layer])
-		    : snprintf(rule, sizeof(rule), "%s rule %d", layer_names[d->verdict.layer],
-			       d->verdict.rule);
+	n = d->verdict.rule < 0 ? snprintf(rule, sizeof(rule), "%s default",
+					   egress_layer_names[d->verdict.layer])
+				: snprintf(rule, sizeof(rule), "%s rule %d",
+					   egress_layer_names[d->verdict.layer], d->verdict.rule);
 	if (n > 0 && (size_t)n < sizeof(rule))
 		n = snprintf(rec.detail, sizeof(rec.detail),
 			     "%.80s:%u by %s, %llu up, %llu down, %llu more", d->name, d->port,
 			     rule, (unsigned long long)d->up, (unsigned long long)d->down,
 			     (unsigned long long)d->more);
-	(void)n; /* a text that is cut is one that is cut */
+	(void)n; /* the end of a long name is left out */
 	return audit_append(e->decisions->audit, &rec, true, NULL, NULL);
 }
 
@@ -52,14 +48,27 @@ void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d
 
 	if (!pace_take(&sb->denial_pace, clk_boot_ns(sb->egress->clk), SANDBOX_DENIALS_PER_S,
 		       SANDBOX_DENIALS_BURST)) {
-		sb->denials_uncounted++;
+		sb->denials_skipped++;
 		return;
 	}
-	counted.more = sb->denials_uncounted;
+	counted.more = sb->denials_skipped;
 	if (decision_log_add(sb->egress, &counted))
-		sb->denials_uncounted = 0;
+		sb->denials_skipped = 0;
 	else
-		sb->denials_uncounted++;
+		sb->denials_skipped++;
+}
+
+void decision_log_add_skipped(struct egress_sandbox *sb)
+{
+	struct decision d = { .sandbox = sb,
+			      .op = "cut",
+			      .outcome = "more",
+			      .name = "",
+			      .verdict = { .rule = -1 },
+			      .more = sb->denials_skipped };
+
+	if (d.more && decision_log_add(sb->egress, &d))
+		sb->denials_skipped = 0;
 }
 
 int decision_log_open(struct egress *e, struct cay_err *err)

@@ -170,8 +170,9 @@ void egress_sandbox_remove(struct egress_sandbox *sb)
 	egress_sandbox_hold(sb);
 	for (struct flow *f = sb->flows, *next; f; f = next) {
 		next = flow_next(f);
-		flow_cut(f, "the sandbox has ended");
+		flow_cut(f, "sandbox_ended");
 	}
+	decision_log_add_skipped(sb);
 	egress_sandbox_release(sb);
 }
 

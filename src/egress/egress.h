@@ -94,7 +94,7 @@ struct egress_sandbox {
 	struct flow *flows;
 	unsigned n_flows, n_questions;
 	struct pace flow_pace, question_pace, denial_pace;
-	uint64_t denials_uncounted; /* since the last record */
+	uint64_t denials_skipped; /* since the last record of one */
 };
 
 /* egress-sandbox.c.  A sandbox that is gone has no listeners and no policy, and is freed by its
@@ -170,4 +170,6 @@ struct decision {
 [[nodiscard]] bool decision_log_add(struct egress *e, const struct decision *d);
 /* Of what is refused.  A sandbox that is refused often has one record for many. */
 void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d);
+/* The sandbox has ended: a record of the refusals that have none. */
+void decision_log_add_skipped(struct egress_sandbox *sb);
 #endif

@@ -49,7 +49,8 @@ static void feed_peer_close(struct feed_peer *p, const char *why)
 	uv_close((uv_handle_t *)&p->poll, on_feed_peer_closed);
 }
 
-/* cayd reads at once; one that does not connects again and gets everything anew. */
+/* cayd reads replies as they come.  If it does not, close the connection: cayd connects again and
+ * sends all sandboxes. */
 static void feed_reply(struct feed_peer *p, enum egress_kind kind, const struct id *sandbox,
 		       uint64_t generation)
 {
@@ -127,7 +128,6 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		sb = egress_sandbox_find(e, &m.sandbox);
 		if (sb)
 			egress_sandbox_remove(sb);
-		feed_reply(p, EGRESS_MSG_APPLIED, &m.sandbox, m.generation);
 	} else {
 		r = feed_apply_sandbox(e, &m, (struct slice){ feed->in + sizeof(m), n - sizeof(m) },
 				       fd);

@@ -2,9 +2,9 @@
 /*
  * resolve - the addresses of a name
  *
- * One question at a time: IPv4 addresses, and IPv6 ones if there are none.  Each attempt has a
- * socket and a port of its own, a random id and a random case of its letters; an answer that is cut
- * short is asked for again over TCP.  Servers take turns.
+ * First ask for IPv4 addresses, then for IPv6 ones if there are none.  A question has a random id
+ * and a random case of its letters, each attempt a socket and a port of its own.  An answer that is
+ * cut short is asked for again over TCP.  Servers take turns.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -293,7 +293,7 @@ int verb_net(const struct keeper *k, const void *request, int, struct verb_resul
 	     struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
-	const struct verb_net_message message = { q->sandbox, q->generation };
+	const struct verb_net_message message = { q->sandbox };
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	auto_close int near = -EBADF;
 	int fds[STEER_NUM], pair[2], r;

@@ -69,7 +69,7 @@ static void what_is_answered(void **)
 		{ BYTES(PLAIN WWW IN_A), 0, true },
 		{ BYTES(PLUS_ONE WWW IN_A OPT), 0, true },
 		{ BYTES(PLUS_TWO WWW IN_A "\xc0\x0c\0\x10\0\xff\0\0\0\0\0\0" OPT), 0, true },
-		/* no DNS, and answers: nobody is answered */
+		/* not answered: bytes that are no DNS, and answers */
 		{ BYTES(""), -EBADMSG, false },
 		{ BYTES("\x12\x34\1\0\0\1\0\0\0\0\0"), -EBADMSG, false },
 		{ BYTES(HEAD("\x81\0", "\0\1\0\0\0\0\0\0") WWW IN_A), -EBADMSG, false },
@@ -126,7 +126,7 @@ static void what_is_answered(void **)
 				     ns_msg_getflag(m, ns_f_qr));
 		row_check(i, ns_msg_count(m, ns_s_qd) == cases[i].echoed &&
 				     memcmp(out + DNS_HEAD_LEN, exact + DNS_HEAD_LEN, q.n) == 0);
-		/* whoever is sent an answer does not answer it */
+		/* an answer is not answered */
 		row_check(i, dns_question_read(out, (size_t)n, &q) == -EBADMSG);
 	}
 }

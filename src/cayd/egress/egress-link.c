@@ -14,6 +14,8 @@
 
 #define AGAIN_MS 200
 #define ATTACH_NS (10 * NS_PER_S) /* so long a sandbox waits for cay-egress */
+#define ANSWER_NS (5 * NS_PER_S)  /* and so long a message for its reply */
+#define REPLY_BATCH 64            /* before other work gets its turn */
 #define QUEUE_MAX 8192            /* messages that the socket has no room for */
 
 /* A message that cay-egress has not acknowledged. */
@@ -21,6 +23,7 @@ struct egress_call {
 	struct egress_call *next;
 	struct id sandbox;
 	uint64_t generation;
+	uint64_t deadline_ns;
 	egress_link_fn *fn;
 	void *arg;
 };
@@ -194,6 +197,7 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 	*call = (struct egress_call){
 		.sandbox = sb->info.id, .generation = m.generation, .fn = fn, .arg = arg
 	};
+	call->deadline_ns = clk_boot_ns(l->cayd->clk) + ANSWER_NS;
 	*l->last_call = call;
 	l->last_call = &call->next;
 	sb->attached_to = l->connection;
@@ -225,7 +229,15 @@ static void egress_attach_wait(struct egress_link *l, struct egress_attach *a)
 	l->waiting = a;
 }
 
-/* An accepted create does not fail because cay-egress is restarted. */
+/* An accepted create does not fail because cay-egress is restarted.  One that no request waits for
+ * is tried until it succeeds, also while the keeper is restarted; after a reconnect it is one of
+ * those that are attached again. */
+static bool egress_attach_may_wait(const struct egress_link *l, const struct egress_attach *a)
+{
+	return a->fn ? clk_boot_ns(l->cayd->clk) < a->deadline_ns
+		     : a->connection == l->connection && a->sandbox->life.state < SB_ENDING;
+}
+
 static void egress_attach_finish(void *arg, const struct cay_err *outcome)
 {
 	struct egress_attach *a = arg;
@@ -233,8 +245,8 @@ static void egress_attach_finish(void *arg, const struct cay_err *outcome)
 	struct egress_link *l = sb->cayd->egress_link;
 	const bool of_now = a->of_start && a->connection == l->connection;
 
-	if ((outcome->code == CAY_E_EGRESS || outcome->code == CAY_E_UNAVAILABLE) && a->fn &&
-	    clk_boot_ns(l->cayd->clk) < a->deadline_ns) {
+	if ((outcome->code == CAY_E_EGRESS || outcome->code == CAY_E_UNAVAILABLE) &&
+	    egress_attach_may_wait(l, a)) {
 		egress_attach_wait(l, a);
 		return;
 	}
@@ -389,7 +401,7 @@ static void on_egress_link_ready(uv_poll_t *p, int, int events)
 
 	if (events & UV_WRITABLE)
 		egress_link_flush(l);
-	while (l->poll == p) {
+	for (unsigned i = 0; i < REPLY_BATCH && l->poll == p; i++) {
 		struct egress_message m;
 		auto_close int fd = -EBADF;
 		unsigned n_fds;
@@ -425,6 +437,8 @@ static void on_egress_link_retry_timer(uv_timer_t *t)
 {
 	struct egress_link *l = t->data;
 
+	if (l->calls && clk_boot_ns(l->cayd->clk) > l->calls->deadline_ns)
+		egress_link_disconnect(l, "it does not reply");
 	egress_attach_waiting(l);
 	if (l->poll)
 		return;

@@ -25,7 +25,7 @@ void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* Whether cay-egress carries its connections now. */
 bool egress_link_has(const struct sandbox *sb);
 /* Its policy has changed in memory and in the journal.  deferred_reply_finish() is called once with
- * the outcome, when cay-egress has judged its open connections again; reply NULL: nobody waits. */
+ * the outcome, when cay-egress has judged its open connections again; reply may be NULL. */
 void egress_policy_changed(struct cayd *c, struct sandbox *sb, struct deferred_reply *reply);
 /* An observer of sandboxes: one that ends is forgotten. */
 void egress_link_forget_ended(struct sandbox *sb);

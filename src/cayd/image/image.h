@@ -37,7 +37,8 @@ extern const struct id image_owner_node;
 /* An image that the tenant may use (of the node alone for image_owner_node), by name, id or
  * "sha256:..."; NULL. */
 const struct image *image_find(const struct images *all, const struct id *tenant, const char *ref);
-/* By "sha256:...", whoever owns it: only for a digest that control has chosen; NULL. */
+/* The image of a digest ("sha256:..."), of any tenant, or NULL.  Only for a digest that control has
+ * chosen. */
 const struct image *image_find_chosen(const struct images *all, const char *digest);
 /* The image of a tenant's create, or the layer built over it; NULL.  A template's image is the
  * node's. */

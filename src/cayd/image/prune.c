@@ -33,7 +33,7 @@ bool image_is_in_use(struct cayd *c, const struct image *row)
 	return false;
 }
 
-/* Whether its tenant was deleted: nobody can use it any more. */
+/* Whether its tenant was deleted, so that no client can use it any more. */
 static bool image_owner_is_gone(struct cayd *c, const struct image *row)
 {
 	return row->info.tenant.noun != ID_NONE && !c->hooks->tenant_exists(c, &row->info.tenant);

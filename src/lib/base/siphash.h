@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_SIPHASH_H
 #define CAY_BASE_SIPHASH_H
-/* siphash - SipHash-2-4: a hash that nobody without the key can find collisions of */
+/* siphash - SipHash-2-4: collisions can only be found with the key */
 #include <stddef.h>
 #include <stdint.h>
 

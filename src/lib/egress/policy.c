@@ -8,6 +8,11 @@
 #define POLICY_MAGIC UINT32_C(0x31475945) /* "EYG1" */
 #define PORT_BY_DEFAULT 443
 
+const char *const egress_layer_names[EGRESS_LAYER_NUM + 1] = {
+	[EGRESS_NODE] = "node",       [EGRESS_TENANT] = "tenant", [EGRESS_TEMPLATE] = "template",
+	[EGRESS_SANDBOX] = "sandbox", [EGRESS_LAYER_NUM] = NULL,
+};
+
 /* The compiled form; numbers are in the machine's byte order, both programs run on one. */
 struct policy_head {
 	uint32_t magic;

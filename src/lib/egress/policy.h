@@ -17,9 +17,21 @@
 #include "egress/host-name.h"
 
 #define EGRESS_POLICY_MAX KIB(64)
-#define EGRESS_LAYERS_MAX 5
 #define EGRESS_RULES_MAX 512 /* of all layers */
 #define EGRESS_PORTS_MAX 4   /* ranges of a rule */
+
+/* The layers of a sandbox's policy.  A layer that is absent allows everything, so that each has the
+ * same number in every policy. */
+enum egress_layer_id {
+	EGRESS_NODE,     /* setting egress.max */
+	EGRESS_TENANT,   /* egress_max of the tenant */
+	EGRESS_TEMPLATE, /* egress of the template */
+	EGRESS_SANDBOX,  /* egress of the sandbox */
+	EGRESS_LAYER_NUM
+};
+#define EGRESS_LAYERS_MAX EGRESS_LAYER_NUM
+
+extern const char *const egress_layer_names[EGRESS_LAYER_NUM + 1]; /* ended by NULL */
 
 /* The strictest is the largest. */
 enum egress_action { EGRESS_ALLOW, EGRESS_ASK, EGRESS_DENY, EGRESS_ACTION_NUM };

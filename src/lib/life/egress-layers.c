@@ -13,11 +13,6 @@
 static_assert((int)EGRESS_SPEC_ALLOW == (int)EGRESS_ALLOW &&
 	      (int)EGRESS_SPEC_ASK == (int)EGRESS_ASK && (int)EGRESS_SPEC_DENY == (int)EGRESS_DENY);
 
-const char *const egress_layer_names[EGRESS_LAYER_NUM + 1] = {
-	[EGRESS_NODE] = "node",       [EGRESS_TENANT] = "tenant", [EGRESS_TEMPLATE] = "template",
-	[EGRESS_SANDBOX] = "sandbox", [EGRESS_LAYER_NUM] = NULL,
-};
-
 static const char *const action_names[] = {
 	[EGRESS_ALLOW] = "allow",
 	[EGRESS_ASK] = "ask",

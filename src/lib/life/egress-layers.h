@@ -12,17 +12,6 @@
 #include "egress/policy.h"
 #include "ops/types-egress.h"
 
-enum egress_layer_id {
-	EGRESS_NODE,     /* setting egress.max */
-	EGRESS_TENANT,   /* egress_max of the tenant */
-	EGRESS_TEMPLATE, /* egress of the template */
-	EGRESS_SANDBOX,  /* egress of the sandbox */
-	EGRESS_LAYER_NUM
-};
-static_assert(EGRESS_LAYER_NUM <= EGRESS_LAYERS_MAX);
-
-extern const char *const egress_layer_names[EGRESS_LAYER_NUM + 1]; /* ended by NULL */
-
 /* Rules with a name; none of them denies. */
 struct egress_preset {
 	const char *name, *help; /* help may be NULL */

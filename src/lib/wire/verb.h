@@ -148,9 +148,8 @@ static_assert(sizeof(struct verb_image_commit) == 72);
  * passes the socket on and never holds the listeners. */
 struct verb_net_message {
 	struct id sandbox;
-	uint64_t generation;
 };
-static_assert(sizeof(struct verb_net_message) == 24);
+static_assert(sizeof(struct verb_net_message) == 16);
 
 /* Every failure is exactly this; a success may be longer. */
 struct verb_reply {

@@ -5,6 +5,7 @@ What is expected comes from the wire: the names that the name server was asked, 
 every packet that left the node.
 """
 import json
+import signal
 import socket
 import ssl
 import struct
@@ -257,7 +258,31 @@ def test_a_restart_of_cay_egress(net):
         wait_for("them to end", lambda: c.call("GET", f"/v1/sandboxes/{one}/execs/{beat}").get("end"), 30)
         assert c.exec_output(one, beat).count(b"this is") == 9
         wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
+        c.kill_daemon("cay-egress")  # as an upgrade restarts all of them, the keeper last
+        c.kill_daemon("cay-keeper")
+        c.start_egress()
+        wait_for("cayd to have tried", lambda: c.log("cayd").count("cay-egress is connected") == 4, 30)
+        c.start_keeper()
+        wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
         assert left(net) <= {(DB, 5432)}
+        c.delete(one)
+
+
+def test_a_cay_egress_that_hangs(net):
+    """A create fails in time, and cayd goes on; when cay-egress goes on, so do connections."""
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+        c.image_import("tiny", tiny())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        policy = allow("db.example.com", ports=[5432])
+        one = c.create("tiny", egress=policy)
+        c.daemons["cay-egress"].send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(ApiError) as e:
+                c.create("tiny", egress=policy)
+            assert json.loads(e.value.body)["error"]["code"] == "egress_unavailable" and "it does not reply" in c.log("cayd")
+        finally:
+            c.daemons["cay-egress"].send_signal(signal.SIGCONT)
+        wait_for("it to be attached", lambda: dial(c, one, "db.example.com", 5432)[0], 30)
         c.delete(one)
 
 
