@@ -12,6 +12,8 @@ import subprocess
 import termios
 import time
 
+from cay import wait_for
+
 QUESTION = re.compile(rb"\x1b\[5n|(?:\x1b\[(\d+);(\d+)H)?\x1b\[6n|\x1b\[c|\x1b\[21t|\x1b\]52;[^;]*;\?(?:\x07|\x1b\\)|\x05")
 ANSWERS = {b"\x1b[5n": b"\x1b[0n", b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62c", b"\x1b[21t": b"\x1b]l$(touch /tmp/owned)\n\x1b\\",
            b"\x05": b"xterm\n"}
@@ -113,16 +115,29 @@ class Tmux:
         self.argv = ["tmux", "-f", "/dev/null", "-S", str(where / "tmux")]
 
     def __call__(self, *words, env=None):
-        return subprocess.run([*self.argv, *words], env=env, capture_output=True, text=True, check=True, timeout=20).stdout
+        done = subprocess.run([*self.argv, *words], env=env, capture_output=True, text=True, check=False, timeout=20)
+        assert done.returncode == 0, f"tmux {words}: {done.stderr}"
+        return done.stdout
 
-    def run(self, name, command, env):
-        self("new-session", "-d", "-s", name, "-x", "90", "-y", "28", command, env=env)
+    def run(self, name, command, env, stays=False):
+        """stays: the screen outlives the program, so that its last words are seen."""
+        option = [";", "set-option", "-w", "remain-on-exit", "on"] if stays else []
+        self("new-session", "-d", "-s", name, "-x", "90", "-y", "28", command, *option, env=env)
 
     def shows(self, name):
         return self("capture-pane", "-p", "-e", "-t", name)
 
     def keys(self, name, *keys):
         self("send-keys", "-t", name, *keys)
+
+    def look_the_same(self, what, one, other, text):
+        """Wait until two screens are equal and have this text."""
+        def equal():
+            return self.shows(one) == self.shows(other) and text in self.shows(other)
+        try:
+            wait_for(f"{what}: the same screen twice", equal, 30)
+        except TimeoutError as e:
+            raise TimeoutError(f"{e}\n{one}:\n{self.shows(one)!r}\n{other}:\n{self.shows(other)!r}") from None
 
     def __enter__(self):
         return self
