@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/seqpacket.h"
+#include "daemon/control-peer.h"
 #include "egress/egress.h"
 #include "wire/egress-message.h"
 #include "wire/verb.h"
@@ -159,15 +157,6 @@ static void on_feed_peer_readable(uv_poll_t *h, int, int)
 	}
 }
 
-static bool feed_peer_is_control(const struct egress *e, int fd)
-{
-	struct ucred peer = {};
-	socklen_t n = sizeof(peer);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
-	       peer.uid == e->control_uid;
-}
-
 static void on_feed_connection(uv_poll_t *h, int, int)
 {
 	struct egress *e = h->data;
@@ -176,7 +165,7 @@ static void on_feed_connection(uv_poll_t *h, int, int)
 
 	if (fd < 0)
 		return;
-	if (!feed_peer_is_control(e, fd)) {
+	if (!control_peer_check(fd, e->control_uid)) {
 		log_warn(&e->log, "refused a connection of another user");
 		return;
 	}
@@ -195,28 +184,12 @@ static void on_feed_connection(uv_poll_t *h, int, int)
 	(void)uv_poll_start(&p->poll, UV_READABLE, on_feed_peer_readable);
 }
 
-static int feed_listen(const struct egress *e, struct cay_err *err)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" EGRESS_SOCKET,
-			 e->settings.run_dir);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
-	(void)unlink(at.sun_path);
-	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    chmod(at.sun_path, 0660) < 0 || listen(fd, 4) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
-	return cay_take_fd(&fd);
-}
-
 int feed_open(struct egress *e, struct cay_err *err)
 {
 	e->feed = calloc(1, sizeof(*e->feed));
 	if (!e->feed)
 		return cay_no_memory(err);
-	e->feed->listener = feed_listen(e, err);
+	e->feed->listener = control_peer_listen(&e->settings, EGRESS_SOCKET, 4, err);
 	if (e->feed->listener < 0)
 		return e->feed->listener;
 	if (uv_poll_init(&e->loop, &e->feed->poll, e->feed->listener) < 0)

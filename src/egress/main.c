@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/resource.h>
 
+#include "daemon/control-peer.h"
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "egress/egress.h"
 #include "net/seccomp.h"
-
-/* As the user of cayd it could reach every sandbox's PID 1. */
-static int egress_check_user(struct egress *e, struct cay_err *err)
-{
-	gid_t gid;
-	int r = daemon_find_user("users.control", e->settings.control_user, &e->control_uid, &gid,
-				 err);
-
-	if (r < 0)
-		return r;
-	if (e->control_uid == geteuid())
-		return cay_fail(err, CAY_E_FORBIDDEN,
-				"cay-egress must not run as the user of cayd: start it as the one "
-				"in users.egress");
-	return 0;
-}
 
 /* A flow has at most three descriptors, a sandbox three and a query one. */
 static void egress_share_descriptors(struct egress *e)
@@ -36,7 +21,8 @@ static void egress_share_descriptors(struct egress *e)
 
 static int egress_start(struct egress *e, struct cay_err *err)
 {
-	int r = egress_check_user(e, err);
+	int r = control_peer_find_user(&e->settings, "cay-egress", "users.egress", &e->control_uid,
+				       err);
 
 	egress_share_descriptors(e);
 

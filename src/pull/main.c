@@ -9,17 +9,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "base/spawn.h"
+#include "daemon/control-peer.h"
 #include "daemon/daemon.h"
 #include "pull/pull-confine.h"
 #include "pull/pull-job.h"
@@ -57,33 +55,6 @@ static int pull_server_open_work(struct pull_server *s, struct cay_err *err)
 		return cay_fail_sys(err, CAY_E_STATE, errno, "another cay-pull runs");
 	r = rmtree_contents(s->work_fd);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove old pulls") : 0;
-}
-
-/* The directory gives it the group of cayd; the peer's user is checked as well. */
-static int pull_server_listen(struct pull_server *s, struct cay_err *err)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" PULLER_SOCKET,
-			 s->settings.run_dir);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
-	(void)unlink(at.sun_path);
-	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    chmod(at.sun_path, 0660) < 0 || listen(fd, JOBS_MAX) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
-	s->listener = cay_take_fd(&fd);
-	return 0;
-}
-
-static bool pull_peer_is_control(const struct pull_server *s, int conn)
-{
-	struct ucred peer = {};
-	socklen_t n = sizeof(peer);
-
-	return getsockopt(conn, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
-	       peer.uid == s->control_uid;
 }
 
 /* In the process of the pull: nothing of the server stays open but the directory, reopened, so that
@@ -138,7 +109,7 @@ static void pull_server_accept(struct pull_server *s)
 
 	if (conn < 0)
 		return;
-	if (!pull_peer_is_control(s, conn)) {
+	if (!control_peer_check(conn, s->control_uid)) {
 		log_warn(&s->log, "refused a connection of another user");
 		return;
 	}
@@ -166,22 +137,6 @@ static void pull_server_accept(struct pull_server *s)
 	}
 }
 
-/* As the user of cayd it could read all that cayd can, whatever the kernel refuses skopeo. */
-static int pull_server_check_user(struct pull_server *s, struct cay_err *err)
-{
-	gid_t gid;
-	int r = daemon_find_user("users.control", s->settings.control_user, &s->control_uid, &gid,
-				 err);
-
-	if (r < 0)
-		return r;
-	if (s->control_uid == geteuid())
-		return cay_fail(err, CAY_E_FORBIDDEN,
-				"cay-pull must not run as the user of cayd: start it as the one in "
-				"users.pull");
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
 	static struct pull_server s = { .work_fd = -EBADF, .listener = -EBADF };
@@ -195,13 +150,14 @@ int main(int argc, char **argv)
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
-		r = pull_server_check_user(&s, &err);
+		r = control_peer_find_user(&s.settings, "cay-pull", "users.pull", &s.control_uid,
+					   &err);
 	if (r >= 0)
 		r = pull_confine_probe(&err);
 	if (r >= 0)
 		r = pull_server_open_work(&s, &err);
 	if (r >= 0)
-		r = pull_server_listen(&s, &err);
+		r = s.listener = control_peer_listen(&s.settings, PULLER_SOCKET, JOBS_MAX, &err);
 	if (r >= 0) {
 		daemon_notify_ready(&s.log);
 		pull_server_run(&s);
