@@ -132,7 +132,7 @@ struct resolved {
 	unsigned n;
 	uint8_t addresses[RESOLVE_ADDRESSES_MAX][EGRESS_ADDRESS_LEN];
 };
-/* Called once, from the loop. */
+/* Called once; also before resolve_start() returns. */
 typedef void resolve_fn(void *arg, const struct resolved *what);
 [[nodiscard]] int resolver_open(struct egress *e, struct cay_err *err);
 /* Negative: too many are under way, there is no name server, or no memory; fn is not called. */

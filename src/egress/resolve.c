@@ -4,7 +4,8 @@
  *
  * First ask for IPv4 addresses, then for IPv6 ones if there are none.  A question has a random id
  * and a random case of its letters, each attempt a socket and a port of its own.  An answer that is
- * cut short is asked for again over TCP.  Servers take turns.
+ * cut short is asked for again over TCP.  Servers take turns.  Addresses are kept for as long as
+ * the name server says, at most five minutes (egress/address-cache.h).
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 
 #include "base/endian.h"
 #include "daemon/daemon.h"
+#include "egress/address-cache.h"
 #include "egress/dns-message.h"
 #include "egress/egress.h"
 
@@ -25,6 +27,7 @@
 struct resolver {
 	struct sockaddr_storage servers[SERVERS_MAX];
 	unsigned n_servers;
+	struct address_cache cache;
 };
 
 struct resolve_query;
@@ -40,6 +43,7 @@ struct resolve_try {
 
 struct resolve_query {
 	struct egress *egress;
+	struct id tenant;
 	unsigned tenant_slot;
 	struct host_name name;
 	resolve_fn *fn;
@@ -114,6 +118,8 @@ static void resolve_take_response(struct resolve_query *q, const struct dns_resp
 		static_assert(RESOLVE_ADDRESSES_MAX >= DNS_ADDRESSES_MAX);
 		q->result.n = r->n;
 		memcpy(q->result.addresses, r->addresses, sizeof(r->addresses));
+		address_cache_add(&q->egress->resolver->cache, &q->tenant, &q->name, r,
+				  clk_boot_ns(q->egress->clk));
 		resolve_finish(q, RESOLVED);
 	} else if (q->type == DNS_A) {
 		q->tries = 0;
@@ -250,6 +256,22 @@ static void resolve_try_next(struct resolve_query *q, bool tcp)
 		(void)uv_timer_start(&q->timer, on_resolve_timeout, TRY_MS, 0);
 }
 
+static bool resolve_from_cache(const struct egress_sandbox *sb, const struct host_name *name,
+			       resolve_fn *fn, void *arg)
+{
+	const struct egress *e = sb->egress;
+	const struct address_cache_entry *found =
+		address_cache_find(&e->resolver->cache, &sb->tenant, name, clk_boot_ns(e->clk));
+	struct resolved what = { .outcome = RESOLVED };
+
+	if (!found)
+		return false;
+	what.n = found->n;
+	memcpy(what.addresses, found->addresses, sizeof(found->addresses));
+	fn(arg, &what);
+	return true;
+}
+
 /* A name server that is slow to answer holds up its own tenant only. */
 int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resolve_fn *fn,
 		  void *arg)
@@ -258,15 +280,20 @@ int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resol
 	unsigned slot = egress_sandbox_tenant_slot(sb);
 	struct resolve_query *q;
 
+	if (resolve_from_cache(sb, name, fn, arg))
+		return 0;
 	if (!e->resolver->n_servers || e->n_queries >= QUERIES_MAX ||
 	    e->tenants[slot].n_queries >= QUERIES_OF_TENANT_MAX)
 		return -ENOBUFS;
 	q = calloc(1, sizeof(*q));
 	if (!q)
 		return -ENOMEM;
-	*q = (struct resolve_query){
-		.egress = e, .tenant_slot = slot, .name = *name, .fn = fn, .arg = arg
-	};
+	*q = (struct resolve_query){ .egress = e,
+				     .tenant = sb->tenant,
+				     .tenant_slot = slot,
+				     .name = *name,
+				     .fn = fn,
+				     .arg = arg };
 	e->n_queries++;
 	e->tenants[slot].n_queries++;
 	(void)uv_timer_init(&e->loop, &q->timer);
@@ -349,6 +376,8 @@ int resolver_open(struct egress *e, struct cay_err *err)
 	if (!all.n_servers)
 		log_warn(&e->log, "no name can be resolved: set egress.dns, or add a nameserver "
 				  "to /etc/resolv.conf, and restart cay-egress");
+	if (getrandom(all.cache.key, sizeof(all.cache.key), 0) != sizeof(all.cache.key))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "get a random key");
 	e->resolver = &all;
 	return 0;
 }

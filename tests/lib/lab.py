@@ -33,7 +33,8 @@ def labels(data, at):
 
 
 class Names(asyncio.DatagramProtocol):
-    """A name server: zone maps a name to a list of addresses or to None, which fails."""
+    """A name server: zone maps a name to a list of addresses or to None, which fails.  Answers are good for a minute if the name
+    begins with "kept.", and otherwise for no time."""
 
     def __init__(self, zone, asked):
         self.zone, self.asked = zone, asked
@@ -52,21 +53,21 @@ class Names(asyncio.DatagramProtocol):
         there = self.zone.get(name.lower(), ())
         code = 2 if there is None else 0 if name.lower() in self.zone else 3
         records = b""
-        n = 0
+        n, ttl = 0, 60 if name.lower().startswith("kept.") else 0
         for address in there or ():
             if address.startswith("="):  # an alias
                 target = b"".join(bytes([len(p)]) + p.encode() for p in address[1:].split(".")) + b"\0"
-                records += b"\xc0\x0c" + struct.pack(">HHIH", 5, 1, 60, len(target)) + target
+                records += b"\xc0\x0c" + struct.pack(">HHIH", 5, 1, ttl, len(target)) + target
                 for real in self.zone.get(address[1:], ()):
                     if kind == 1 and ":" not in real:
-                        records += target + struct.pack(">HHIH", 1, 1, 60, 4) + socket.inet_aton(real)
+                        records += target + struct.pack(">HHIH", 1, 1, ttl, 4) + socket.inet_aton(real)
                         n += 1
                 n += 1
             elif kind == 1 and ":" not in address:
-                records += b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + socket.inet_aton(address)
+                records += b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, ttl, 4) + socket.inet_aton(address)
                 n += 1
             elif kind == 28 and ":" in address:
-                records += b"\xc0\x0c" + struct.pack(">HHIH", 28, 1, 60, 16) + socket.inet_pton(socket.AF_INET6, address)
+                records += b"\xc0\x0c" + struct.pack(">HHIH", 28, 1, ttl, 16) + socket.inet_pton(socket.AF_INET6, address)
                 n += 1
         cut = udp and name.lower().startswith("long.")
         if cut:

@@ -26,7 +26,7 @@ HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (METADATA
 ZONE = {"api.example.com": [API], "db.example.com": [DB], "cdn.example.com": [CDN], "evil.test": [CDN], "plain.example.com": [PLAIN],
         "lan.example.com": [LAN], "mixed.example.com": [API, LAN], "metadata.example.com": [METADATA], "node.example.com": [lab.NODE],
         "alias.example.com": ["=api.example.com"], "private-alias.example.com": ["=lan.example.com"], "broken.example.com": None,
-        "long.example.com": [API], "six.example.com": ["2001:db8::1"], "synthetic.example.com": ["25.192.0.9"]}
+        "long.example.com": [API], "kept.example.com": [DB], "six.example.com": ["2001:db8::1"], "synthetic.example.com": ["25.192.0.9"]}
 
 
 def allow(*targets, ports=None):
@@ -142,6 +142,21 @@ def test_aliases_and_answers_that_are_cut(node, net, box, name, asked):
     one = box(allow("*.example.com", ports=[8443]))
     assert dial(node, one, name + ".example.com", 8443)[0] == f"this is {API} port 8443\n"
     assert len({how for *_, how in net.asked()}) == asked
+
+
+def test_addresses_are_kept_as_long_as_the_name_server_says(node, net, box):
+    """A minute for one, no time for the other; another tenant's answers are its own."""
+    one = box(allow("*.example.com", ports=[5432]))
+    for name in "kept.example.com", "db.example.com":
+        for _ in range(3):
+            assert dial(node, one, name, 5432)[0] == f"this is {DB} port 5432\n"
+    asked = [name for name, *_ in net.asked()]
+    assert asked.count("kept.example.com") == 1 and asked.count("db.example.com") == 6
+    theirs = asks(node, "write", node.call("POST", "/v1/tenants", {"name": "cache"})["id"])
+    other = theirs.create("tiny", egress=allow("kept.example.com", ports=[5432]))
+    assert dial(theirs, other, "kept.example.com", 5432)[0] == f"this is {DB} port 5432\n"
+    assert [name for name, *_ in net.asked()] == ["kept.example.com"]
+    theirs.delete(other)
 
 
 @pytest.mark.parametrize("name", ["broken.example.com", "nothing.example.com", "six.example.com"])
