@@ -10,6 +10,7 @@
 #include "cayd/edge/edge-push.h"
 #include "cayd/edge/edge-report.h"
 #include "cayd/edge/preview.h"
+#include "cayd/egress/egress-counts.h"
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
@@ -23,6 +24,7 @@
 #include "cayd/observe/lost.h"
 #include "cayd/sandbox/disk-watch.h"
 #include "cayd/sandbox/drain.h"
+#include "cayd/sandbox/egress-usage.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/sandbox.h"
@@ -190,6 +192,7 @@ static void cayd_serve(struct cayd *c)
 	}
 	daemon_notify_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
+	egress_usage_save_all(c);
 	db_close(c->db);
 	audit_close(c->audit);
 }
@@ -207,14 +210,14 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs, node_space_open,   images_open,      tenants_open,
-	egress_open,          templates_open,    keys_open,        journal_open,
-	audit_log_open,       node_key_open,     registries_open,  keeper_link_open,
-	cayd_open_sandboxes,  kept_keys_open,    events_open,      creates_open,
-	builds_open,          cayd_open_pools,   recovery_run,     registries_remove_of_deleted,
-	events_recover,       uploads_open,      builds_recover,   operator_key_ensure,
-	token_signer_open,    cayd_start_sweeps, egress_link_open, listeners_open,
-	edge_reports_open,    previews_open,     edge_push_open,
+	cayd_open_state_dirs, node_space_open,   images_open,        tenants_open,
+	egress_open,          templates_open,    keys_open,          journal_open,
+	audit_log_open,       node_key_open,     registries_open,    keeper_link_open,
+	cayd_open_sandboxes,  kept_keys_open,    events_open,        creates_open,
+	builds_open,          cayd_open_pools,   recovery_run,       registries_remove_of_deleted,
+	events_recover,       uploads_open,      builds_recover,     operator_key_ensure,
+	token_signer_open,    cayd_start_sweeps, egress_counts_open, egress_link_open,
+	listeners_open,       edge_reports_open, previews_open,      edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

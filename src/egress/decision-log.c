@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "audit/audit.h"
 #include "base/path.h"
@@ -46,6 +47,10 @@ void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d
 {
 	struct decision counted = *d;
 
+	if (strcmp(d->op, "name") == 0) {
+		sb->count.ended.names_denied++;
+		egress_sandbox_counts_changed(sb);
+	}
 	if (!pace_take(&sb->denial_pace, clk_boot_ns(sb->egress->clk), SANDBOX_DENIALS_PER_S,
 		       SANDBOX_DENIALS_BURST)) {
 		sb->denials_skipped++;

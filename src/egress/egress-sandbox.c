@@ -56,6 +56,7 @@ static void egress_sandbox_free_if_unused(struct egress_sandbox *sb)
 {
 	if (!sb->gone || sb->holds)
 		return;
+	egress_sandbox_counts_end(sb);
 	buf_fini(&sb->policy);
 	name_table_fini(&sb->names);
 	free(sb);

@@ -12,6 +12,7 @@
  *	address.c     which addresses may be dialled
  *	flow.c        one connection: judged, resolved, dialled, copied
  *	decision-log.c  a chained record of each decision
+ *	count.c       what each sandbox uses; cayd gets it once a second
  *
  * A program inside a sandbox gets an address of its own for each name (egress/name-table.h).  A
  * connection to such an address is one to that name, on any port: it is judged by name and port,
@@ -31,6 +32,7 @@
 #include "net/conn.h"
 #include "ops/settings.h"
 #include "steer/steer.h"
+#include "wire/egress-message.h"
 
 #define EGRESS_ADDRESS_LEN 16 /* IPv4 as ::ffff:a.b.c.d */
 #define SANDBOX_BUCKETS 1024
@@ -46,6 +48,7 @@
 #define QUERIES_MAX 4096
 #define QUERIES_OF_TENANT_MAX 256
 
+struct counter;
 struct decision_log;
 struct feed;
 struct sandbox_listeners;
@@ -64,6 +67,7 @@ struct egress {
 	struct feed *feed;
 	struct resolver *resolver;
 	struct decision_log *decisions;
+	struct counter *counter;
 	struct egress_sandbox *sandboxes[SANDBOX_BUCKETS];
 	unsigned flows_max; /* as descriptors allow; a tenant has a quarter of them */
 	unsigned n_flows, n_queries;
@@ -95,6 +99,13 @@ struct egress_sandbox {
 	unsigned n_flows, n_questions;
 	struct pace flow_pace, question_pace, denial_pace;
 	uint64_t denials_skipped; /* since the last record of one */
+	struct {
+		struct egress_counts ended;   /* without its open connections */
+		struct egress_counts settled; /* the node's counts have it */
+		struct egress_counts sent;    /* cayd has it */
+		struct egress_sandbox *prev, *next;
+		bool listed; /* it may have changed */
+	} count;
 };
 
 /* egress-sandbox.c.  A sandbox that is gone has no listeners and no policy, and is freed by its
@@ -115,6 +126,20 @@ unsigned egress_sandbox_tenant_slot(const struct egress_sandbox *sb);
 void egress_sandbox_hold(struct egress_sandbox *sb);
 void egress_sandbox_release(struct egress_sandbox *sb);
 
+/* count.c: what sandboxes use */
+[[nodiscard]] int counter_open(struct egress *e, struct cay_err *err);
+/* cayd has connected and knows nothing of the node's counts. */
+void counter_send_again(struct egress *e);
+/* The counts cayd had of it; those of the node are not raised by them. */
+void egress_sandbox_set_counts(struct egress_sandbox *sb, const struct egress_counts *base);
+struct egress_counts egress_sandbox_get_counts(const struct egress_sandbox *sb);
+/* Its counts or its open connections may have changed. */
+void egress_sandbox_counts_changed(struct egress_sandbox *sb);
+/* A connection was refused before it was connected, for this reason of the log. */
+void egress_sandbox_count_refusal(struct egress_sandbox *sb, const char *why);
+/* It is freed; the counts of the node keep its share. */
+void egress_sandbox_counts_end(struct egress_sandbox *sb);
+
 /* answer.c: answer what waits at the UDP socket. */
 void egress_sandbox_answer_questions(struct egress_sandbox *sb);
 
@@ -123,6 +148,8 @@ void egress_sandbox_accept_flows(struct egress_sandbox *sb);
 void flow_judge_again(struct flow *f);
 void flow_cut(struct flow *f, const char *why);
 struct flow *flow_next(const struct flow *f);
+/* Bytes so far, of one that is connected. */
+void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down);
 
 /* resolve.c */
 #define RESOLVE_ADDRESSES_MAX 8
@@ -152,6 +179,8 @@ void address_from_v4(uint32_t v4, uint8_t ret[static EGRESS_ADDRESS_LEN]);
 
 /* feed.c */
 [[nodiscard]] int feed_open(struct egress *e, struct cay_err *err);
+/* Send cayd a message that it did not ask for; false: it is not there, or has no room now. */
+[[nodiscard]] bool feed_push(struct egress *e, const void *msg, size_t n);
 
 /* decision-log.c */
 struct decision {

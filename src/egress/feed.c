@@ -5,7 +5,6 @@
 #include "base/seqpacket.h"
 #include "daemon/control-peer.h"
 #include "egress/egress.h"
-#include "wire/egress-message.h"
 #include "wire/verb.h"
 
 #define FEED_BATCH 64 /* messages before others get their turn */
@@ -58,6 +57,28 @@ static void feed_reply(struct feed_peer *p, enum egress_kind kind, const struct 
 		feed_peer_close(p, "it does not read");
 }
 
+static void feed_reply_applied(struct feed_peer *p, struct egress_sandbox *sb, uint64_t generation)
+{
+	struct {
+		struct egress_message head;
+		struct egress_counts counts;
+	} m = { egress_message_init(EGRESS_MSG_APPLIED, &sb->id, generation),
+		egress_sandbox_get_counts(sb) };
+
+	static_assert(sizeof(m) == sizeof(m.head) + sizeof(m.counts));
+	if (seqpacket_send(p->fd, &m, sizeof(m), -EBADF) < 0)
+		feed_peer_close(p, "it does not read");
+	else
+		sb->count.sent = m.counts;
+}
+
+bool feed_push(struct egress *e, const void *msg, size_t n)
+{
+	const struct feed_peer *p = e->feed->peer;
+
+	return p && p->greeted && seqpacket_send(p->fd, msg, n, -EBADF) >= 0;
+}
+
 /* The keeper's message on the socket it gave to cayd. */
 static int feed_open_listeners(struct egress_sandbox *sb, int envelope)
 {
@@ -73,10 +94,13 @@ static int feed_open_listeners(struct egress_sandbox *sb, int envelope)
 	return -EPROTO;
 }
 
-static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, struct slice policy,
+static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, struct slice body,
 			      int envelope)
 {
 	struct egress_sandbox *sb = egress_sandbox_find(e, &m->sandbox);
+	struct egress_counts counts;
+	const struct slice policy = { body.p + sizeof(counts), body.n - sizeof(counts) };
+	const bool is_new = !sb;
 	int r;
 
 	if (egress_policy_check(policy) < 0)
@@ -87,6 +111,9 @@ static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, 
 		sb = egress_sandbox_add(e, &m->sandbox, &m->tenant);
 	if (!sb)
 		return -ENOMEM;
+	memcpy(&counts, body.p, sizeof(counts));
+	if (is_new)
+		egress_sandbox_set_counts(sb, &counts);
 	sb->round = e->feed->round;
 	/* the policy first: no connection is accepted before there is one */
 	r = egress_sandbox_set_policy(sb, policy);
@@ -115,6 +142,7 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 	if (m.kind == EGRESS_MSG_HELLO) {
 		p->greeted = true;
 		feed_reply(p, EGRESS_MSG_HELLO, NULL, 0);
+		counter_send_again(e);
 	} else if (m.kind == EGRESS_MSG_ALL) {
 		feed->round++;
 		feed->all = true;
@@ -127,12 +155,14 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		if (sb)
 			egress_sandbox_remove(sb);
 	} else {
-		r = feed_apply_sandbox(e, &m, (struct slice){ feed->in + sizeof(m), n - sizeof(m) },
-				       fd);
+		r = feed_apply_sandbox(e, &m, egress_message_body(feed->in, n), fd);
+		sb = r < 0 ? NULL : egress_sandbox_find(e, &m.sandbox);
 		if (r < 0)
 			log_warn(&e->log, "cannot use a sandbox from cayd: %s", strerror(-r));
-		feed_reply(p, r < 0 ? EGRESS_MSG_REFUSED : EGRESS_MSG_APPLIED, &m.sandbox,
-			   m.generation);
+		if (sb)
+			feed_reply_applied(p, sb, m.generation);
+		else
+			feed_reply(p, EGRESS_MSG_REFUSED, &m.sandbox, m.generation);
 	}
 }
 

@@ -58,6 +58,13 @@ struct flow *flow_next(const struct flow *f)
 	return f->next;
 }
 
+void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down)
+{
+	*ret_up = *ret_down = 0;
+	if (f->tunnel)
+		tunnel_get_moved(f->tunnel, ret_up, ret_down);
+}
+
 static void flow_release(struct flow *f)
 {
 	struct egress_sandbox *sb = f->sandbox;
@@ -92,8 +99,7 @@ static struct decision flow_decision(const struct flow *f, const char *op, const
 
 	if (f->n_dials)
 		d.dialled = f->to.addresses[f->n_dials - 1];
-	if (f->tunnel)
-		tunnel_get_moved(f->tunnel, &d.up, &d.down);
+	flow_get_moved(f, &d.up, &d.down);
 	return d;
 }
 
@@ -165,6 +171,8 @@ void flow_cut(struct flow *f, const char *why)
 	if (f->ended)
 		return;
 	flow_log_denial(f, why);
+	if (!f->tunnel)
+		egress_sandbox_count_refusal(f->sandbox, why);
 	if (f->tunnel) {
 		tunnel_reset(f->tunnel); /* its done() ends the flow */
 		return;
@@ -207,7 +215,11 @@ static void on_flow_idle_timer(uv_timer_t *t)
 static void on_flow_tunnel_done(void *arg)
 {
 	struct flow *f = arg;
+	uint64_t up, down;
 
+	flow_get_moved(f, &up, &down);
+	f->sandbox->count.ended.up += up;
+	f->sandbox->count.ended.down += down;
 	(void)flow_log(f, "closed", "closed");
 	f->tunnel = NULL;
 	flow_end(f);
@@ -231,6 +243,7 @@ static void flow_copy(struct flow *f, int fd, int family)
 		return;
 	}
 	f->tunnel = t;
+	f->sandbox->count.ended.connected++;
 	socket_reset_on_close(conn_fd(inside), false);
 	f->inside = NULL; /* the tunnel's, with the hold of the connection */
 	(void)uv_timer_start(&f->timer, on_flow_idle_timer, IDLE_MS, IDLE_MS);
@@ -473,6 +486,7 @@ static struct flow *flow_new(struct egress_sandbox *sb, const struct sockaddr_in
 	sb->egress->n_flows++;
 	sb->egress->tenants[egress_sandbox_tenant_slot(sb)].n_flows++;
 	egress_sandbox_hold(sb);
+	egress_sandbox_counts_changed(sb);
 	(void)uv_timer_init(&sb->egress->loop, &f->timer);
 	f->timer.data = f;
 	return f;
@@ -504,9 +518,11 @@ void egress_sandbox_accept_flows(struct egress_sandbox *sb)
 		if (egress_sandbox_may_begin_flow(sb) &&
 		    getsockname(fd, (struct sockaddr *)&dialled, &n) == 0)
 			f = flow_new(sb, &dialled);
-		if (f)
+		if (f) {
 			flow_begin(f, cay_take_fd(&fd));
-		else
+		} else {
 			socket_reset_on_close(fd, true);
+			egress_sandbox_count_refusal(sb, "too_many");
+		}
 	}
 }

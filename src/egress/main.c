@@ -37,7 +37,8 @@ static int egress_start(struct egress *e, struct cay_err *err)
 	e->room = conn_shared_new(&e->loop);
 	if (!e->room)
 		return cay_no_memory(err);
-	return feed_open(e, err);
+	r = counter_open(e, err);
+	return r < 0 ? r : feed_open(e, err);
 }
 
 /* Connections end with the process; programs inside see a reset. */

@@ -5,7 +5,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct egress_counts sum = {}, before;
 	struct egress_message m;
+	struct slice body;
 	bool from_cayd = size && data[0] & 0x80;
 	unsigned n_fds = size ? data[0] & 0x7f : 0;
 
@@ -16,6 +18,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(m.kind > 0 && m.kind < EGRESS_MSG_NUM);
 	CHECK(n_fds <= (m.kind == EGRESS_MSG_SANDBOX));
 	CHECK(from_cayd || m.kind == EGRESS_MSG_HELLO || m.kind >= EGRESS_MSG_APPLIED);
-	CHECK(from_cayd || size - 1 == sizeof(m));
+	body = egress_message_body(data + 1, size - 1);
+	CHECK(body.n == size - 1 - sizeof(m));
+	if (m.kind == EGRESS_MSG_COUNTS) {
+		size_t n = egress_counts_count_rows(body);
+
+		CHECK(n <= EGRESS_COUNTS_ROWS_MAX);
+		CHECK(body.n ==
+		      sizeof(struct egress_node_counts) + n * sizeof(struct egress_counts_row));
+		for (size_t i = 0; i < n; i++)
+			sum = egress_counts_get_row(body, i).counts;
+	} else if (m.kind == EGRESS_MSG_APPLIED) {
+		memcpy(&sum, body.p, sizeof(sum));
+	}
+	before = sum;
+	egress_counts_raise(&sum, &(struct egress_counts){ .up = 1 });
+	CHECK(sum.open == 0 && sum.denied == before.denied);
+	CHECK(sum.up == (before.up ? before.up : 1));
 	return 0;
 }

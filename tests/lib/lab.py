@@ -116,6 +116,10 @@ class Lab:
         """(address, port, first bytes) of every connection since the last call."""
         return self.tell("connections")
 
+    def traffic(self):
+        """How many connections hosts had, and the bytes that they received and sent, since the start."""
+        return self.tell("traffic")
+
     def frames(self):
         """(protocol, destination, port, payload) of every IPv4 and IPv6 packet that left the node, and how many were not seen."""
         return self.tell("frames")
@@ -140,7 +144,7 @@ class Lab:
 
     async def run(self, pipe):
         loop = asyncio.get_running_loop()
-        self.questions, self.seen = [], []
+        self.questions, self.seen, self.moved = [], [], []
         self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
         self.wire.bind(("cay-in", ETH_ALL))
         self.wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
@@ -173,9 +177,15 @@ class Lab:
     async def greet(self, address, port, reader, writer):
         first = []
         self.seen.append((address, port, first))
+        self.moved.append([0, 0])
+        moved = self.moved[-1]
         with contextlib.suppress(ConnectionError):
-            writer.write(f"this is {address} port {port}\n".encode())
+            greeting = f"this is {address} port {port}\n".encode()
+            writer.write(greeting)
+            moved[1] += len(greeting)
             while data := await reader.read(1 << 16):
+                moved[0] += len(data)
+                moved[1] += len(data)
                 if len(first) < 16:
                     first.append(data[:4096])
                 writer.write(data)
@@ -197,6 +207,8 @@ class Lab:
         elif what == "connections":
             pipe.send([(a, p, b"".join(first)) for a, p, first in self.seen])
             self.seen.clear()
+        elif what == "traffic":
+            pipe.send((len(self.moved), *map(sum, zip(*self.moved, [0, 0], strict=False))))
         elif what == "frames":
             pipe.send(self.read_frames())
 

@@ -79,6 +79,7 @@ struct cayd {
 	struct templates *templates;
 	struct egress *egress;
 	struct egress_link *egress_link;
+	struct egress_totals *egress_totals;
 	struct node_space node_space;
 	struct warm_pools *warm_pools;
 	struct api_keys *keys;

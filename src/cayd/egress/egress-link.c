@@ -8,6 +8,7 @@
 #include "base/seqpacket.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
+#include "cayd/egress/egress-counts.h"
 #include "cayd/egress/policy.h"
 #include "egress/policy.h"
 #include "wire/egress-message.h"
@@ -50,6 +51,7 @@ struct egress_link {
 	struct egress_attach *waiting;
 	struct egress_outgoing *queue, **last_queued;
 	unsigned n_queued;
+	char in[EGRESS_MESSAGE_MAX];
 };
 
 bool egress_link_is_ready(const struct cayd *c)
@@ -142,20 +144,20 @@ static void egress_link_flush(struct egress_link *l)
 
 /* Takes fd. */
 static void egress_link_send(struct egress_link *l, const struct egress_message *m,
-			     struct slice policy, int fd)
+			     struct slice body, int fd)
 {
 	struct egress_outgoing *o =
-		l->n_queued < QUEUE_MAX ? malloc(sizeof(*o) + sizeof(*m) + policy.n) : NULL;
+		l->n_queued < QUEUE_MAX ? malloc(sizeof(*o) + sizeof(*m) + body.n) : NULL;
 
 	if (!o) {
 		cay_closep(&fd);
 		egress_link_disconnect(l, "it does not read");
 		return;
 	}
-	*o = (struct egress_outgoing){ .fd = fd, .n = sizeof(*m) + policy.n };
+	*o = (struct egress_outgoing){ .fd = fd, .n = sizeof(*m) + body.n };
 	memcpy(o->bytes, m, sizeof(*m));
-	if (policy.n)
-		memcpy(o->bytes + sizeof(*m), policy.p, policy.n);
+	if (body.n)
+		memcpy(o->bytes + sizeof(*m), body.p, body.n);
 	*l->last_queued = o;
 	l->last_queued = &o->next;
 	l->n_queued++;
@@ -174,17 +176,17 @@ static void egress_link_send_plain(struct egress_link *l, enum egress_kind kind,
 static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn *fn, void *arg)
 {
 	struct egress_link *l = sb->cayd->egress_link;
-	auto_buf policy = BUF_INIT(EGRESS_POLICY_MAX);
+	auto_buf body = BUF_INIT(sizeof(struct egress_counts) + EGRESS_POLICY_MAX);
 	struct egress_call *call = calloc(1, sizeof(*call));
 	struct egress_message m;
 	struct cay_err err = {};
 
-	if (!call)
+	if (!call || buf_append(&body, &sb->egress_counts.now, sizeof(struct egress_counts)) < 0)
 		(void)cay_no_memory(&err);
 	else if (!l->greeted)
 		egress_fail_unavailable(&err);
 	else
-		(void)sandbox_egress_compile(sb->cayd, sb, &policy, &err);
+		(void)sandbox_egress_compile(sb->cayd, sb, &body, &err);
 	if (!call || err.code) {
 		cay_closep(&fd);
 		free(call);
@@ -201,7 +203,7 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 	*l->last_call = call;
 	l->last_call = &call->next;
 	sb->attached_to = l->connection;
-	egress_link_send(l, &m, (struct slice){ policy.data, policy.len }, fd);
+	egress_link_send(l, &m, (struct slice){ body.data, body.len }, fd);
 }
 
 static void egress_link_send_end_if_complete(struct egress_link *l)
@@ -371,28 +373,42 @@ static void egress_link_attach_all(struct egress_link *l)
 	egress_attach_waiting(l);
 }
 
-static void egress_link_handle(struct egress_link *l, const struct egress_message *m)
+/* A reply to SANDBOX. */
+static void egress_link_handle_reply(struct egress_link *l, const struct egress_message *m,
+				     struct slice body)
 {
+	struct sandbox *sb = sandbox_find(l->cayd->sandboxes, &m->sandbox);
 	struct egress_call **at = &l->calls;
+	struct egress_counts counts;
 	struct cay_err err = {};
 
-	if (!l->greeted != (m->kind == EGRESS_MSG_HELLO)) {
-		egress_link_disconnect(l, "it did not begin with one hello");
-		return;
-	}
-	if (m->kind == EGRESS_MSG_HELLO) {
-		l->greeted = true;
-		log_info(&l->cayd->log, "cay-egress is connected");
-		egress_link_attach_all(l);
-		return;
-	}
 	while (*at && (!id_eq(&(*at)->sandbox, &m->sandbox) || (*at)->generation != m->generation))
 		at = &(*at)->next;
 	if (!*at)
 		return; /* of a sandbox that has ended */
-	if (m->kind == EGRESS_MSG_REFUSED)
+	if (m->kind == EGRESS_MSG_REFUSED) {
 		(void)cay_fail(&err, CAY_E_EGRESS, "cay-egress cannot use the policy; see its log");
+	} else if (sb) {
+		memcpy(&counts, body.p, sizeof(counts));
+		egress_counts_receive_one(sb, &counts);
+	}
 	egress_call_finish(l, at, &err);
+}
+
+static void egress_link_handle(struct egress_link *l, const struct egress_message *m,
+			       struct slice body)
+{
+	if (!l->greeted != (m->kind == EGRESS_MSG_HELLO)) {
+		egress_link_disconnect(l, "it did not begin with one hello");
+	} else if (m->kind == EGRESS_MSG_HELLO) {
+		l->greeted = true;
+		log_info(&l->cayd->log, "cay-egress is connected");
+		egress_link_attach_all(l);
+	} else if (m->kind == EGRESS_MSG_COUNTS) {
+		egress_counts_receive(l->cayd, body);
+	} else {
+		egress_link_handle_reply(l, m, body);
+	}
 }
 
 static void on_egress_link_ready(uv_poll_t *p, int, int events)
@@ -405,16 +421,18 @@ static void on_egress_link_ready(uv_poll_t *p, int, int events)
 		struct egress_message m;
 		auto_close int fd = -EBADF;
 		unsigned n_fds;
-		ssize_t n = seqpacket_receive(l->fd, &m, sizeof(m), &fd, &n_fds);
+		ssize_t n = seqpacket_receive(l->fd, l->in, sizeof(l->in), &fd, &n_fds);
 
 		if (n == -EAGAIN)
 			return;
-		if (n <= 0)
+		if (n <= 0) {
 			egress_link_disconnect(l, NULL);
-		else if (egress_message_check(&m, (size_t)n, n_fds, false) < 0)
+		} else if (egress_message_check(l->in, (size_t)n, n_fds, false) < 0) {
 			egress_link_disconnect(l, "it sent an invalid message");
-		else
-			egress_link_handle(l, &m);
+		} else {
+			memcpy(&m, l->in, sizeof(m));
+			egress_link_handle(l, &m, egress_message_body(l->in, (size_t)n));
+		}
 	}
 }
 

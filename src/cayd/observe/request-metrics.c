@@ -6,6 +6,8 @@
 #include "cayd/create/create.h"
 #include "cayd/edge/edge-push.h"
 #include "cayd/edge/edge-report.h"
+#include "cayd/egress/egress-counts.h"
+#include "cayd/egress/egress-link.h"
 #include "cayd/observe/audit-log.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/pool.h"
@@ -174,6 +176,25 @@ METRIC_PUT_NUMBER(audit_failed, audit_get_stats(c->audit).failed)
 METRIC_PUT_NUMBER(audit_missed, audit_get_stats(c->audit).missed)
 METRIC_PUT_NUMBER(log_lost, c->log.lost)
 METRIC_PUT_NUMBER(edges, edge_push_count_edges(c))
+METRIC_PUT_NUMBER(egress_up, egress_link_is_ready(c))
+METRIC_PUT_NUMBER(egress_open, egress_link_is_ready(c) ? egress_counts_get_totals(c)->open : 0)
+METRIC_PUT_NUMBER(egress_names, egress_counts_get_totals(c)->names_denied)
+
+static void metric_put_egress_outcomes(void *arg, struct metrics_out *to)
+{
+	const struct egress_counts *all = egress_counts_get_totals(arg);
+
+	metrics_write_value(to, "connected", all->connected);
+	metrics_write_value(to, "denied", all->denied);
+	metrics_write_value(to, "failed", all->failed);
+	metrics_write_value(to, "limited", all->limited);
+}
+
+static void metric_put_egress_bytes(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, "up", egress_counts_get_totals(arg)->up);
+	metrics_write_value(to, "down", egress_counts_get_totals(arg)->down);
+}
 
 /* The next edge with counters, from *at on; NULL at the end. */
 static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
@@ -244,6 +265,11 @@ static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_EDGE_LOG_LOST] = metric_put_edge_log_lost,
 	[METRIC_EDGE_MEMORY] = metric_put_edge_memory,
 	[METRIC_EDGE_FDS] = metric_put_edge_fds,
+	[METRIC_EGRESS_UP] = metric_put_egress_up,
+	[METRIC_EGRESS_OPEN] = metric_put_egress_open,
+	[METRIC_EGRESS_OUTCOMES] = metric_put_egress_outcomes,
+	[METRIC_EGRESS_NAMES] = metric_put_egress_names,
+	[METRIC_EGRESS_BYTES] = metric_put_egress_bytes,
 	[METRIC_MEMORY] = metrics_write_memory,
 	[METRIC_FDS] = metrics_write_fds,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/sandbox/record.h"
 
+#include "cayd/sandbox/egress-usage.h"
 #include "cayd/sandbox/revoked.h"
 #include "text/hex.h"
 
@@ -31,7 +32,9 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 						   .template = sb->egress->template,
 						   .has_own = sb->egress->has_own,
 						   .has_template = sb->egress->has_template,
-						   .generation = sb->egress->generation };
+						   .generation = sb->egress->generation,
+						   .used = egress_usage_get(sb),
+						   .has_used = sb->egress_counts.known };
 	}
 	sandbox_describe_lease(sb, &r.sandbox);
 	r.sandbox.has_lease_until = false; /* reading the record renews it */

@@ -8,6 +8,7 @@
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/disk-watch.h"
+#include "cayd/sandbox/egress-usage.h"
 #include "cayd/sandbox/ended.h"
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/limits.h"
@@ -558,6 +559,8 @@ static int sandbox_restore_egress(struct sandbox *sb, const struct sandbox_recor
 
 	if (!record->has_egress)
 		return 0;
+	if (e->has_used)
+		egress_usage_restore(sb, &e->used);
 	return sandbox_set_egress(sb, e->has_own ? &e->own : NULL,
 				  e->has_template ? &e->template : NULL, e->generation);
 }

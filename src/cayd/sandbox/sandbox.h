@@ -14,6 +14,7 @@
 #include "life/grant.h"
 #include "life/life.h"
 #include "ops/idempotency-key.h"
+#include "wire/egress-message.h"
 
 #define SANDBOX_FIRST_EPOCH 1
 #define SANDBOX_FIRST_GENERATION 1 /* of its egress policy */
@@ -82,6 +83,10 @@ struct sandbox {
 		struct cgroup_usage now;
 		uint64_t disk_bytes;
 	} usage;
+	struct {
+		struct egress_counts now; /* as cay-egress reported last */
+		bool known, changed;      /* changed: the journal lacks something */
+	} egress_counts;
 	struct {
 		uint64_t written, base; /* bytes: last seen, and when the disk became short */
 		uint64_t since;         /* the shortage that base is of; 0: none */

@@ -243,6 +243,7 @@ static void sandbox_save_then(struct sandbox *sb, enum life_effect effect, bool 
 		on_sandbox_saved(s, &err);
 		return;
 	}
+	sb->egress_counts.changed = false;
 	memcpy(row.boot, sb->cayd->boot, sizeof(row.boot));
 	row.text = (struct slice){ text.data, text.len };
 	db_sandbox_put(sb->cayd->db, &row, on_sandbox_saved, s);

@@ -10,7 +10,7 @@
 
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/sandbox/sandbox.h"
+#include "cayd/sandbox/egress-usage.h"
 #include "cgroup/cgroup.h"
 
 #define UNKNOWN UINT64_MAX
@@ -103,7 +103,9 @@ static void usage_reply(struct usage_query *l)
 			     .disk_bytes = l->disk_bytes,
 			     .disk_inodes = l->disk_inodes,
 			     .has_disk_bytes = l->disk_bytes != UNKNOWN,
-			     .has_disk_inodes = l->disk_inodes != UNKNOWN };
+			     .has_disk_inodes = l->disk_inodes != UNKNOWN,
+			     .egress = egress_usage_get(sb),
+			     .has_egress = sb->egress_counts.known };
 
 	if (l->err.code == CAY_E_STATE && sb->info.has_end) {
 		l->err = (struct cay_err){};

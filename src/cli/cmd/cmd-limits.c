@@ -124,7 +124,25 @@ static int cmd_usage_print(const struct usage *u, const struct limits *l, struct
 		print_table_add_cell(&t, "-");
 		cmd_usage_add_number(&t, l->disk_inodes, l->has_disk_inodes);
 	}
+	if (u->has_egress) {
+		print_table_add_pair(&t, "connections", "%llu", (unsigned long long)u->egress.open);
+		print_table_add_pair(&t, "-", "-");
+		print_table_add_cell(&t, "sent");
+		cmd_usage_add_size(&t, u->egress.up_bytes, true);
+		print_table_add_pair(&t, "-", "-");
+		print_table_add_cell(&t, "received");
+		cmd_usage_add_size(&t, u->egress.down_bytes, true);
+		print_table_add_pair(&t, "-", "-");
+	}
 	r = print_table_write(&t, &out);
+	if (r >= 0 && u->has_egress)
+		r = buf_printf(&out,
+			       "%llu connections so far: %llu denied, %llu failed; %llu names "
+			       "denied\n",
+			       (unsigned long long)u->egress.total,
+			       (unsigned long long)u->egress.denied,
+			       (unsigned long long)u->egress.failed,
+			       (unsigned long long)u->egress.names_denied);
 	if (r >= 0 && u->oom_kills)
 		r = buf_printf(&out, "%llu processes killed by the memory limit\n",
 			       (unsigned long long)u->oom_kills);

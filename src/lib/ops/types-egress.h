@@ -63,10 +63,16 @@ struct preset_list {
 	struct field_list presets; /* struct preset_info */
 };
 
+/* What a sandbox uses of the network. */
+struct egress_usage {
+	uint64_t open, total, denied, failed, names_denied, up_bytes, down_bytes;
+};
+
 /* The policies of a sandbox in the journal. */
 struct egress_record {
 	struct egress_spec own, template;
-	bool has_own, has_template;
+	bool has_own, has_template, has_used;
 	uint64_t generation;
+	struct egress_usage used;
 };
 #endif

@@ -101,6 +101,8 @@ struct usage {
 	uint64_t memory_bytes, memory_peak_bytes, oom_kills, cpu_ms, throttled_ms, processes;
 	uint64_t disk_bytes, disk_inodes;
 	bool has_disk_bytes, has_disk_inodes;
+	struct egress_usage egress;
+	bool has_egress;
 };
 
 /* Name to version; "" is the newest. */

@@ -4,17 +4,37 @@
 #include <errno.h>
 #include <string.h>
 
+#define COUNTS_MAX \
+	(sizeof(struct egress_node_counts) + \
+	 EGRESS_COUNTS_ROWS_MAX * sizeof(struct egress_counts_row))
+
+/* A body of at least body_min bytes and at most body_max; what exceeds body_min is rows of
+ * body_row bytes. */
 static const struct {
 	bool from_cayd, from_egress, has_sandbox, has_policy;
+	size_t body_min, body_row, body_max;
 } egress_kinds[EGRESS_MSG_NUM] = {
 	[EGRESS_MSG_HELLO] = { .from_cayd = true, .from_egress = true },
 	[EGRESS_MSG_ALL] = { .from_cayd = true },
-	[EGRESS_MSG_SANDBOX] = { .from_cayd = true, .has_sandbox = true, .has_policy = true },
+	[EGRESS_MSG_SANDBOX] = { .from_cayd = true,
+				 .has_sandbox = true,
+				 .has_policy = true,
+				 .body_min = sizeof(struct egress_counts) + 1,
+				 .body_row = 1,
+				 .body_max = EGRESS_MESSAGE_MAX },
 	[EGRESS_MSG_GONE] = { .from_cayd = true, .has_sandbox = true },
 	[EGRESS_MSG_END] = { .from_cayd = true },
-	[EGRESS_MSG_APPLIED] = { .from_egress = true, .has_sandbox = true },
+	[EGRESS_MSG_APPLIED] = { .from_egress = true,
+				 .has_sandbox = true,
+				 .body_min = sizeof(struct egress_counts),
+				 .body_max = sizeof(struct egress_counts) },
 	[EGRESS_MSG_REFUSED] = { .from_egress = true, .has_sandbox = true },
+	[EGRESS_MSG_COUNTS] = { .from_egress = true,
+				.body_min = sizeof(struct egress_node_counts),
+				.body_row = sizeof(struct egress_counts_row),
+				.body_max = COUNTS_MAX },
 };
+static_assert(sizeof(struct egress_message) + COUNTS_MAX <= EGRESS_MESSAGE_MAX);
 
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation)
@@ -36,6 +56,14 @@ static bool egress_id_is_zero(const struct id *id)
 	return memcmp(id, &zero, sizeof(zero)) == 0;
 }
 
+static bool egress_body_has_size(enum egress_kind kind, size_t n)
+{
+	const size_t min = egress_kinds[kind].body_min, row = egress_kinds[kind].body_row;
+
+	return n >= min && n <= egress_kinds[kind].body_max &&
+	       (n == min || (row && (n - min) % row == 0));
+}
+
 int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_cayd)
 {
 	struct egress_message m;
@@ -48,7 +76,7 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 	    !(from_cayd ? egress_kinds[m.kind].from_cayd : egress_kinds[m.kind].from_egress))
 		return -EPROTO;
 	policy = egress_kinds[m.kind].has_policy;
-	if ((n > sizeof(m)) != policy || n_fds > policy ||
+	if (!egress_body_has_size(m.kind, n - sizeof(m)) || n_fds > policy ||
 	    m.number != (m.kind == EGRESS_MSG_HELLO ? EGRESS_ABI : 0))
 		return -EPROTO;
 	if (egress_kinds[m.kind].has_sandbox ? !id_is_valid(&m.sandbox, ID_SANDBOX)
@@ -58,4 +86,46 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 		   : !egress_id_is_zero(&m.tenant))
 		return -EPROTO;
 	return 0;
+}
+
+struct slice egress_message_body(const void *msg, size_t n)
+{
+	const char *p = msg;
+
+	return (struct slice){ p + sizeof(struct egress_message),
+			       n - sizeof(struct egress_message) };
+}
+
+size_t egress_counts_count_rows(struct slice body)
+{
+	return (body.n - sizeof(struct egress_node_counts)) / sizeof(struct egress_counts_row);
+}
+
+struct egress_counts_row egress_counts_get_row(struct slice body, size_t i)
+{
+	struct egress_counts_row row;
+
+	memcpy(&row, body.p + sizeof(struct egress_node_counts) + i * sizeof(row), sizeof(row));
+	return row;
+}
+
+static void egress_count_raise(uint64_t *c, uint64_t now)
+{
+	const uint64_t most = INT64_MAX; /* of a reply's member */
+
+	if (now > *c)
+		*c = now < most ? now : most;
+}
+
+void egress_counts_raise(struct egress_counts *c, const struct egress_counts *now)
+{
+	c->open = 0;
+	egress_count_raise(&c->open, now->open);
+	egress_count_raise(&c->connected, now->connected);
+	egress_count_raise(&c->denied, now->denied);
+	egress_count_raise(&c->failed, now->failed);
+	egress_count_raise(&c->limited, now->limited);
+	egress_count_raise(&c->names_denied, now->names_denied);
+	egress_count_raise(&c->up, now->up);
+	egress_count_raise(&c->down, now->down);
 }

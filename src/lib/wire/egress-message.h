@@ -11,23 +11,29 @@
  * already, the socket that the keeper returned for VERB_NET.  cay-egress replies APPLIED when every
  * open connection of the sandbox was judged by that policy, or REFUSED.
  *
+ * cay-egress counts the use of each sandbox and sends COUNTS, at most once a second, with the
+ * sandboxes that have changed.  SANDBOX has what cayd knows: a cay-egress that was restarted goes
+ * on from there, and another one from its own counts, which APPLIED has.
+ *
  * SEQPACKET messages of this machine's byte order.  cayd does not trust the replies. */
 #include "base/id.h"
+#include "base/str.h"
 
 #define EGRESS_DIR "egress" /* in paths.run and in paths.state */
 #define EGRESS_SOCKET EGRESS_DIR "/egress.sock"
 #define EGRESS_MAGIC UINT32_C(0x45594143) /* "CAYE" */
-#define EGRESS_ABI 1
+#define EGRESS_ABI 2
 #define EGRESS_MESSAGE_MAX KIB(96)
 
 enum egress_kind {
 	EGRESS_MSG_HELLO = 1, /* number is EGRESS_ABI */
 	EGRESS_MSG_ALL,
-	EGRESS_MSG_SANDBOX, /* followed by a policy; one fd or none */
+	EGRESS_MSG_SANDBOX, /* followed by struct egress_counts and a policy; one fd or none */
 	EGRESS_MSG_GONE,
 	EGRESS_MSG_END,
-	EGRESS_MSG_APPLIED,
+	EGRESS_MSG_APPLIED, /* followed by struct egress_counts */
 	EGRESS_MSG_REFUSED, /* the sandbox has no listeners, or the message cannot be used */
+	EGRESS_MSG_COUNTS,  /* followed by struct egress_node_counts and rows of sandboxes */
 	EGRESS_MSG_NUM
 };
 
@@ -41,10 +47,42 @@ struct egress_message {
 };
 static_assert(sizeof(struct egress_message) == 48);
 
-/* Write the head of a message that has no policy. */
+/* What a sandbox uses.  All but `open` only grow. */
+struct egress_counts {
+	uint64_t open; /* connections now */
+	/* connections that have... */
+	uint64_t connected;
+	uint64_t denied;  /* by a policy, or because of what they dialled or sent */
+	uint64_t failed;  /* no address, no host, or no room for the record */
+	uint64_t limited; /* begun while there were too many */
+	uint64_t names_denied;
+	uint64_t up, down; /* bytes that programs inside sent, and got */
+};
+static_assert(sizeof(struct egress_counts) == 64);
+
+struct egress_node_counts {
+	uint64_t instance; /* of cay-egress: its counts begin with it */
+	struct egress_counts all;
+};
+
+struct egress_counts_row {
+	struct id sandbox;
+	struct egress_counts counts;
+};
+static_assert(sizeof(struct egress_counts_row) == 80);
+#define EGRESS_COUNTS_ROWS_MAX 512
+
+/* Write the head of a message that has no tenant. */
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation);
 /* n bytes and n_fds fds that came from cayd or from cay-egress: -EPROTO unless they are one valid
  * message.  The policy is not checked. */
 [[nodiscard]] int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_cayd);
+/* What follows the head of a valid message. */
+struct slice egress_message_body(const void *msg, size_t n);
+/* Of the body of COUNTS: how many rows, and one of them. */
+size_t egress_counts_count_rows(struct slice body);
+struct egress_counts_row egress_counts_get_row(struct slice body, size_t i);
+/* Take over what has grown, and the present value of `open`. */
+void egress_counts_raise(struct egress_counts *c, const struct egress_counts *now);
 #endif
