@@ -13,6 +13,7 @@
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/policy.h"
+#include "cayd/egress/tenant-policy.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/image/pull.h"
@@ -111,6 +112,8 @@ static const struct cayd_hooks cayd_hooks = {
 	.token_keys_changed = edge_push_token_keys,
 	.limits_check = quota_check_change,
 	.tenant_deleted = on_tenant_is_deleted,
+	.tenant_policies_check = tenant_policies_check,
+	.tenant_policy_changed = tenant_policy_changed,
 	.sandbox_held = event_send_hold,
 	.template_changed = event_send_template,
 	.sandbox_has_network = sandbox_has_egress,

@@ -19,6 +19,7 @@ struct limits;
 struct request;
 struct sandbox;
 struct template_info;
+struct tenant_info;
 
 struct cayd_hooks {
 	/* cay-keeper has answered our hello after a reconnect. */
@@ -45,6 +46,14 @@ struct cayd_hooks {
 			    struct cay_err *err);
 	/* The tenant is gone from the journal: remove its files. */
 	void (*tenant_deleted)(struct cayd *c, const struct id *tenant);
+	/* Whether the egress policies of a tenant can be enforced, for the sandboxes it has. */
+	int (*tenant_policies_check)(struct cayd *c, const struct tenant_info *next,
+				     struct cay_err *err);
+	/* egress_max of the tenant has changed.  fn, which may be NULL, is called once, when no
+	 * open connection is left that it denies, or with the reason why one may be. */
+	void (*tenant_policy_changed)(struct cayd *c, const struct id *tenant,
+				      void (*fn)(void *arg, const struct cay_err *outcome),
+				      void *arg);
 	/* Whether a sandbox may connect to anything; and let it, by the policy it has now.  fn is
 	 * called once, from the loop or at once. */
 	bool (*sandbox_has_network)(const struct sandbox *sb);

@@ -103,7 +103,7 @@ int create_at_turn(struct cayd *c, const struct actor *actor, const struct sandb
 	int r = template_apply(c, actor, asked, arena, &spec, err);
 
 	if (r >= 0)
-		r = egress_create_check(c, &spec, err);
+		r = egress_create_check(c, &actor->tenant, &spec, err);
 	if (r >= 0)
 		r = pool_check_max(c, &spec, err);
 	if (r >= 0)
@@ -224,16 +224,12 @@ static bool create_prepare_with(struct cayd *c, struct request *rq,
 		return false;
 	}
 	if (template_apply(c, &rq->actor, rq->body, &rq->arena, spec, &err) < 0 ||
-	    egress_create_check(c, spec, &err) < 0 ||
+	    egress_create_check(c, &rq->actor.tenant, spec, &err) < 0 ||
 	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, spec, key, ret, &err) < 0) {
 		spec->registry_auth = auth->auth;
 		spec->has_registry_auth = auth->given;
 		create_pull_or_fail(c, rq, spec, &err, again);
 		*spec = (struct sandbox_create){};
-		return false;
-	}
-	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {
-		create_fail(rq, &err);
 		return false;
 	}
 	if (!*ret && egress_create_require_link(c, spec, &err) < 0) {

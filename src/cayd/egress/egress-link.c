@@ -6,7 +6,6 @@
 #include <sys/un.h>
 
 #include "base/seqpacket.h"
-#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/policy.h"
@@ -339,17 +338,16 @@ void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg)
 }
 
 /* One that is being created gets the policy when it is attached. */
-void egress_policy_changed(struct cayd *, struct sandbox *sb, struct deferred_reply *reply)
+void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg)
 {
-	egress_link_fn *fn = reply ? deferred_reply_finish : NULL;
 	bool runs = sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
 
 	if (egress_link_has(sb))
-		egress_link_send_sandbox(sb, -EBADF, fn, reply);
+		egress_link_send_sandbox(sb, -EBADF, fn, arg);
 	else if (runs && sandbox_has_egress(sb))
-		egress_attach_new(sb, false, fn, reply);
+		egress_attach_new(sb, false, fn, arg);
 	else if (fn)
-		fn(reply, &(struct cay_err){});
+		fn(arg, &(struct cay_err){});
 }
 
 void egress_link_forget_ended(struct sandbox *sb)

@@ -12,7 +12,6 @@
  */
 #include "cayd/core/cayd.h"
 
-struct deferred_reply;
 struct sandbox;
 
 /* Called once, from the loop or at once. */
@@ -24,9 +23,9 @@ bool egress_link_is_ready(const struct cayd *c);
 void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* Whether cay-egress carries its connections now. */
 bool egress_link_has(const struct sandbox *sb);
-/* Its policy has changed in memory and in the journal.  deferred_reply_finish() is called once with
- * the outcome, when cay-egress has judged its open connections again; reply may be NULL. */
-void egress_policy_changed(struct cayd *c, struct sandbox *sb, struct deferred_reply *reply);
+/* A policy of its layers has changed in memory and in the journal.  fn, which may be NULL, is
+ * called when cay-egress has judged its open connections again. */
+void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* An observer of sandboxes: one that ends is forgotten. */
 void egress_link_forget_ended(struct sandbox *sb);
 #endif

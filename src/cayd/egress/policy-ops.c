@@ -12,24 +12,15 @@
 #define DIGEST_BYTES 8
 #define LIST_ARENA_MAX MIB(4)
 
-static const struct egress_spec *egress_of_sandbox(const struct sandbox *sb)
-{
-	return sb->egress && sb->egress->has_own ? &sb->egress->own : NULL;
-}
-
-static const struct egress_spec *egress_of_template(const struct sandbox *sb)
-{
-	return sb->egress && sb->egress->has_template ? &sb->egress->template : NULL;
-}
-
 static void egress_reply(struct cayd *c, const struct sandbox *sb, struct request *rq)
 {
 	auto_buf compiled = BUF_INIT(EGRESS_POLICY_MAX);
-	const struct egress_spec *own = egress_of_sandbox(sb), *template = egress_of_template(sb);
+	struct egress_policies p = sandbox_get_policies(sb);
 	char digest[2 * DIGEST_BYTES + 1];
 	struct egress_info info = { .generation = sandbox_egress_generation(sb),
 				    .attached = egress_link_has(sb),
-				    .has_template = template != NULL,
+				    .has_template = p.template != NULL,
+				    .has_tenant = p.tenant != NULL,
 				    .digest = digest };
 	uint8_t hash[KEY_HASH_LEN];
 	struct cay_err err = {};
@@ -40,11 +31,13 @@ static void egress_reply(struct cayd *c, const struct sandbox *sb, struct reques
 	}
 	key_hash((struct slice){ compiled.data, compiled.len }, hash);
 	hex_encode(hash, DIGEST_BYTES, digest);
-	if (template)
-		info.template = *template;
-	info.policy = own        ? *own
-		      : template ? *template
-				 : (struct egress_spec){ .otherwise = EGRESS_SPEC_DENY };
+	if (p.template)
+		info.template = *p.template;
+	if (p.tenant)
+		info.tenant = *p.tenant;
+	info.policy = p.own        ? *p.own
+		      : p.template ? *p.template
+				   : (struct egress_spec){ .otherwise = EGRESS_SPEC_DENY };
 	request_reply_json(rq, &egress_info_table, &info);
 }
 
@@ -63,7 +56,7 @@ static int egress_put_check(struct cayd *c, const struct sandbox *sb, const stru
 {
 	auto_buf compiled = BUF_INIT(EGRESS_POLICY_MAX);
 	const struct egress_put_query *q = rq->query;
-	const struct egress_spec *own = rq->body, *template = egress_of_template(sb);
+	struct egress_policies p = sandbox_get_policies(sb);
 	uint64_t generation = sandbox_egress_generation(sb);
 
 	if (rq->actor.one_sandbox)
@@ -74,10 +67,11 @@ static int egress_put_check(struct cayd *c, const struct sandbox *sb, const stru
 		return cay_fail_field(err, CAY_E_CONFLICT, "if_generation",
 				      "the policy has the generation %llu",
 				      (unsigned long long)generation);
-	if (egress_spec_check(own, egress_get_presets(c), err) < 0 ||
-	    egress_compile(c, own, template, generation + 1, &compiled, err) < 0)
+	p.own = rq->body;
+	if (egress_spec_check(p.own, egress_get_presets(c), err) < 0 ||
+	    egress_compile(c, &p, generation + 1, &compiled, err) < 0)
 		return -EINVAL;
-	return egress_policies_can_allow(own, template) ? egress_require_link(c, err) : 0;
+	return egress_policies_can_allow(&p) ? egress_require_link(c, err) : 0;
 }
 
 /* The policy as it was, if the new one does not fit into the sandbox's row. */
@@ -123,10 +117,10 @@ static void on_egress_put_saved(void *arg, struct sandbox *sb)
 	struct deferred_reply *l = arg;
 
 	if (failure->code) {
-		egress_policy_changed(sb->cayd, sb, NULL);
+		egress_policy_changed(sb, NULL, NULL);
 		deferred_reply_finish(l, failure);
 	} else {
-		egress_policy_changed(sb->cayd, sb, l);
+		egress_policy_changed(sb, deferred_reply_finish, l);
 	}
 }
 
@@ -147,7 +141,7 @@ void op_egress_put(struct cayd *c, struct request *rq)
 	sandbox_save(sb, true);
 	l = deferred_reply_create(c, rq, &sb->info.id, on_egress_put_done);
 	if (!l) {
-		egress_policy_changed(c, sb, NULL);
+		egress_policy_changed(sb, NULL, NULL);
 		return;
 	}
 	r = sandbox_wait(sb, WAIT_SAVED, on_egress_put_saved, l, &waiter);
@@ -155,7 +149,7 @@ void op_egress_put(struct cayd *c, struct request *rq)
 		on_egress_put_saved(l, sb);
 	} else if (r < 0) {
 		(void)cay_no_memory(&err);
-		egress_policy_changed(c, sb, NULL);
+		egress_policy_changed(sb, NULL, NULL);
 		deferred_reply_finish(l, &err);
 	}
 }
@@ -246,12 +240,13 @@ static int egress_check_run(struct cayd *c, const struct sandbox *sb, const stru
 {
 	const struct egress_presets *presets = egress_get_presets(c);
 	const struct egress_spec *layers[EGRESS_LAYER_NUM];
+	struct egress_policies p = sandbox_get_policies(sb);
 	struct egress_destination to;
 	struct egress_verdict v;
 	bool special;
 	int r;
 
-	egress_get_layers(c, egress_of_sandbox(sb), egress_of_template(sb), layers);
+	egress_get_layers(c, &p, layers);
 	r = egress_destination_parse(q->to, &to, err);
 	if (r >= 0)
 		r = egress_judge(layers, presets, &to, (uint16_t)q->port, &v, err);

@@ -3,6 +3,7 @@
 
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/preset-files.h"
+#include "cayd/tenant/tenant.h"
 
 #define NODE_ARENA_MAX MIB(8) /* 64 presets of 256 rules */
 
@@ -49,62 +50,85 @@ int egress_policy_check_spec(const struct cayd *c, const struct egress_spec *spe
 	return r;
 }
 
-int egress_apply_default(const struct cayd *c, struct sandbox_create *spec, struct arena *arena)
+const struct egress_spec *egress_of_tenant(const struct cayd *c, const struct id *tenant)
 {
-	const char **preset;
+	const struct tenant_info *row = tenant_get_info(c, tenant);
 
-	if (spec->has_egress || spec->template_egress || str_eq(c->settings.egress_default, "none"))
-		return 0;
-	preset = arena_alloc(arena, 1, sizeof(*preset));
-	if (!preset)
+	return row && row->has_egress_max ? &row->egress_max : NULL;
+}
+
+/* A copy: the tenant's may be replaced while the create waits. */
+static int egress_copy_spec(const struct egress_spec *from, struct arena *arena,
+			    struct egress_spec *ret)
+{
+	struct field_list one;
+
+	if (field_list_copy(&egress_spec_table, &(struct field_list){ (void *)(uintptr_t)from, 1 },
+			    arena, &one) < 0)
 		return -ENOMEM;
-	*preset = c->settings.egress_default;
-	spec->has_egress = spec->egress_is_default = true;
-	spec->egress = (struct egress_spec){ .presets = { preset, 1 },
-					     .has_presets = true,
-					     .otherwise = EGRESS_SPEC_DENY };
+	*ret = *(const struct egress_spec *)one.v;
 	return 0;
 }
 
-bool egress_policies_can_allow(const struct egress_spec *own, const struct egress_spec *template)
+int egress_apply_default(const struct cayd *c, const struct id *tenant, struct sandbox_create *spec,
+			 struct arena *arena)
 {
-	return (own || template) && (!own || egress_spec_can_allow(own)) &&
-	       (!template || egress_spec_can_allow(template));
+	const struct tenant_info *row = tenant_get_info(c, tenant);
+	const char *preset = c->settings.egress_default;
+	struct egress_spec of_node = { .presets = { &preset, 1 },
+				       .has_presets = true,
+				       .otherwise = EGRESS_SPEC_DENY };
+	bool has = row && row->has_egress_default;
+
+	if (spec->has_egress || spec->template_egress || (!has && str_eq(preset, "none")))
+		return 0;
+	spec->has_egress = spec->egress_is_default = true;
+	return egress_copy_spec(has ? &row->egress_default : &of_node, arena, &spec->egress);
 }
 
-void egress_get_layers(const struct cayd *c, const struct egress_spec *own,
-		       const struct egress_spec *template,
+bool egress_policies_can_allow(const struct egress_policies *p)
+{
+	return (p->own || p->template) && (!p->own || egress_spec_can_allow(p->own)) &&
+	       (!p->template || egress_spec_can_allow(p->template));
+}
+
+void egress_get_layers(const struct cayd *c, const struct egress_policies *p,
 		       const struct egress_spec *ret[static EGRESS_LAYER_NUM])
 {
 	static const struct egress_spec nothing = { .otherwise = EGRESS_SPEC_DENY };
 
 	ret[EGRESS_NODE] = c->egress->node;
-	ret[EGRESS_TENANT] = NULL;
-	ret[EGRESS_TEMPLATE] = template;
-	ret[EGRESS_SANDBOX] = own || template ? own : &nothing;
+	ret[EGRESS_TENANT] = p->tenant;
+	ret[EGRESS_TEMPLATE] = p->template;
+	ret[EGRESS_SANDBOX] = p->own || p->template ? p->own : &nothing;
 }
 
-int egress_compile(const struct cayd *c, const struct egress_spec *own,
-		   const struct egress_spec *template, uint64_t generation, struct buf *ret,
-		   struct cay_err *err)
+int egress_compile(const struct cayd *c, const struct egress_policies *p, uint64_t generation,
+		   struct buf *ret, struct cay_err *err)
 {
 	const struct egress_spec *layers[EGRESS_LAYER_NUM];
 
-	egress_get_layers(c, own, template, layers);
+	egress_get_layers(c, p, layers);
 	return egress_layers_compile(layers, &c->egress->presets, generation, ret, err);
 }
 
-/* The policies of a create: those of the sandbox and of its template. */
-int egress_create_check(const struct cayd *c, const struct sandbox_create *spec,
-			struct cay_err *err)
+static struct egress_policies egress_of_create(const struct sandbox_create *spec)
+{
+	return (struct egress_policies){ .template = spec->template_egress,
+					 .own = spec->has_egress ? &spec->egress : NULL };
+}
+
+int egress_create_check(const struct cayd *c, const struct id *tenant,
+			const struct sandbox_create *spec, struct cay_err *err)
 {
 	auto_buf compiled = BUF_INIT(EGRESS_POLICY_MAX);
-	const struct egress_spec *own = spec->has_egress ? &spec->egress : NULL;
-	int r = own ? egress_policy_check_spec(c, own, "egress", err) : 0;
+	struct egress_policies p = egress_of_create(spec);
+	int r = p.own ? egress_policy_check_spec(c, p.own, "egress", err) : 0;
 
-	if (r < 0 || !egress_policies_can_allow(own, spec->template_egress))
+	if (r < 0 || !egress_policies_can_allow(&p))
 		return r;
-	r = egress_compile(c, own, spec->template_egress, SANDBOX_FIRST_GENERATION, &compiled, err);
+	p.tenant = egress_of_tenant(c, tenant);
+	r = egress_compile(c, &p, SANDBOX_FIRST_GENERATION, &compiled, err);
 	if (r < 0)
 		cay_err_prefix_field(err, "egress");
 	return r;
@@ -122,18 +146,33 @@ int egress_require_link(const struct cayd *c, struct cay_err *err)
 int egress_create_require_link(const struct cayd *c, const struct sandbox_create *spec,
 			       struct cay_err *err)
 {
-	const struct egress_spec *own = spec->has_egress ? &spec->egress : NULL;
+	struct egress_policies p = egress_of_create(spec);
 
-	return egress_policies_can_allow(own, spec->template_egress) ? egress_require_link(c, err)
-								     : 0;
+	return egress_policies_can_allow(&p) ? egress_require_link(c, err) : 0;
+}
+
+/* Without the tenant's. */
+static struct egress_policies sandbox_get_kept_policies(const struct sandbox *sb)
+{
+	const struct sandbox_egress *e = sb->egress;
+
+	return (struct egress_policies){ .template = e && e->has_template ? &e->template : NULL,
+					 .own = e && e->has_own ? &e->own : NULL };
+}
+
+struct egress_policies sandbox_get_policies(const struct sandbox *sb)
+{
+	struct egress_policies p = sandbox_get_kept_policies(sb);
+
+	p.tenant = egress_of_tenant(sb->cayd, &sb->info.tenant);
+	return p;
 }
 
 bool sandbox_has_egress(const struct sandbox *sb)
 {
-	const struct sandbox_egress *e = sb->egress;
+	struct egress_policies p = sandbox_get_kept_policies(sb);
 
-	return e && egress_policies_can_allow(e->has_own ? &e->own : NULL,
-					      e->has_template ? &e->template : NULL);
+	return egress_policies_can_allow(&p);
 }
 
 uint64_t sandbox_egress_generation(const struct sandbox *sb)
@@ -144,9 +183,7 @@ uint64_t sandbox_egress_generation(const struct sandbox *sb)
 int sandbox_egress_compile(struct cayd *c, const struct sandbox *sb, struct buf *ret,
 			   struct cay_err *err)
 {
-	const struct sandbox_egress *e = sb->egress;
+	struct egress_policies p = sandbox_get_policies(sb);
 
-	return egress_compile(c, e && e->has_own ? &e->own : NULL,
-			      e && e->has_template ? &e->template : NULL,
-			      sandbox_egress_generation(sb), ret, err);
+	return egress_compile(c, &p, sandbox_egress_generation(sb), ret, err);
 }

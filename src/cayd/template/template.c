@@ -226,7 +226,7 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 		ret->template_egress =
 			t->info.defaults.has_egress ? &t->info.defaults.egress : NULL;
 	}
-	if (egress_apply_default(c, ret, arena) < 0)
+	if (egress_apply_default(c, &actor->tenant, ret, arena) < 0)
 		return cay_no_memory(err);
 	template_drop_overridden(asked, ret);
 	if (!ret->image)

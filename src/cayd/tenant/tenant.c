@@ -10,16 +10,22 @@
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/quota.h"
 
-#define NAME_MAX_LEN 63
-#define TEXT_MAX KIB(4)
+#define TEXT_MAX KIB(64) /* of a row in the journal, what json_control_limits can read */
+#define ROW_ARENA_MAX KIB(512)
+
+/* Texts live in the arena. */
+struct tenant_version {
+	struct tenant_info info;
+	struct arena arena;
+};
 
 struct tenant_row {
-	struct tenant_info info; /* its name is the member below */
-	char name[NAME_MAX_LEN + 1];
+	struct tenant_info info;
+	struct arena arena;
 	bool saved, deleting;
 	uint64_t next_create_ns; /* grant_take_turn() */
-	bool updating;
-	struct tenant_info before; /* what the journal has while updating */
+	bool updating, policy_changes;
+	struct tenant_version before; /* what the journal has while it is written */
 };
 
 struct tenants {
@@ -93,36 +99,70 @@ int tenants_require_disk_quota(const struct cayd *c, size_t n_tenants, struct ca
 		"has no quotas; run 'cay setup' as root, or set node.unlimited_disk");
 }
 
-/* NULL also for a name that no schema accepts. */
-static struct tenant_row *tenant_row_add(struct tenants *all, const struct tenant_info *info)
+/* What the journal gets, and read again as the next start does: the caller frees the arena. */
+static int tenant_version_create(const struct tenant_info *info, struct buf *text,
+				 struct tenant_version *ret, struct cay_err *err)
 {
-	size_t name = strlen(info->name);
-	bool fits = name <= NAME_MAX_LEN && all->n < TENANTS_MAX;
-	struct tenant_row *r = fits ? calloc(1, sizeof(*r)) : NULL;
+	struct jw w = jw_to(text);
+	int r;
 
-	if (!r)
+	*ret = (struct tenant_version){ .arena = ARENA_INIT_SMALL(ROW_ARENA_MAX) };
+	field_encode(&tenant_info_table, NULL, info, &w);
+	r = jw_finish(&w);
+	if (r >= 0)
+		r = field_decode_text(&tenant_info_table, (struct slice){ text->data, text->len },
+				      &json_control_limits, &ret->arena, &ret->info, NULL);
+	if (r < 0)
+		arena_fini(&ret->arena);
+	if (r == -ENOMEM)
+		return cay_no_memory(err);
+	return r < 0 ? cay_fail(err, CAY_E_TOO_LARGE,
+				"the policies are more than the journal keeps of one tenant")
+		     : 0;
+}
+
+static void tenant_row_free(struct tenant_row *r)
+{
+	arena_fini(&r->arena);
+	arena_fini(&r->before.arena);
+	free(r);
+}
+
+/* Takes the arena of the version. */
+static struct tenant_row *tenant_row_add(struct tenants *all, struct tenant_version *v)
+{
+	struct tenant_row *r = all->n < TENANTS_MAX ? calloc(1, sizeof(*r)) : NULL;
+
+	if (!r) {
+		arena_fini(&v->arena);
 		return NULL;
-	r->info = *info;
-	memcpy(r->name, info->name, name);
-	r->info.name = r->name;
+	}
+	r->info = v->info;
+	r->arena = v->arena;
 	all->rows[all->n++] = r;
 	return r;
 }
 
-static void tenant_row_remove(struct tenants *all, const struct id *id)
+/* Its caller frees it. */
+static void tenant_row_remove(struct tenants *all, const struct tenant_row *r)
 {
 	for (size_t i = 0; i < all->n; i++)
-		if (id_eq(&all->rows[i]->info.id, id)) {
-			free(all->rows[i]);
+		if (all->rows[i] == r) {
 			memmove(&all->rows[i], &all->rows[i + 1],
 				(--all->n - i) * sizeof(all->rows[0]));
 			return;
 		}
 }
 
+static void tenant_row_delete(struct tenants *all, struct tenant_row *r)
+{
+	tenant_row_remove(all, r);
+	tenant_row_free(r);
+}
+
 int tenants_open(struct cayd *c, struct cay_err *err)
 {
-	struct tenant_info first = { .id = default_tenant, .name = "default" };
+	struct tenant_version first = { .info = { .id = default_tenant, .name = "default" } };
 	struct tenant_row *r;
 
 	c->tenants = calloc(1, sizeof(*c->tenants));
@@ -135,17 +175,18 @@ int tenants_open(struct cayd *c, struct cay_err *err)
 
 int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 {
-	auto_arena arena = ARENA_INIT(KIB(16));
-	struct tenant_info info = {};
+	struct tenant_version v = { .arena = ARENA_INIT_SMALL(ROW_ARENA_MAX) };
 	struct tenant_row *r;
-	int e2 = field_decode_text(&tenant_info_table, e->text, &json_control_limits, &arena, &info,
-				   err);
+	int e2 = field_decode_text(&tenant_info_table, e->text, &json_control_limits, &v.arena,
+				   &v.info, err);
 
-	if (e2 < 0)
+	if (e2 >= 0 && (!id_eq(&v.info.id, &e->id) || tenant_find(c->tenants, &e->id)))
+		e2 = cay_fail(err, CAY_E_INVALID, "the journal has an invalid tenant");
+	if (e2 < 0) {
+		arena_fini(&v.arena);
 		return e2;
-	if (!id_eq(&info.id, &e->id) || tenant_find(c->tenants, &e->id))
-		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid tenant");
-	r = tenant_row_add(c->tenants, &info);
+	}
+	r = tenant_row_add(c->tenants, &v);
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "cannot add a tenant");
 	r->saved = true;
@@ -159,7 +200,7 @@ static void on_tenant_created(struct deferred_reply *l, const struct cay_err *ou
 	if (outcome->code) {
 		/* a failed write may have reached the disk */
 		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
-		tenant_row_remove(l->cayd->tenants, &l->id);
+		tenant_row_delete(l->cayd->tenants, r);
 		if (l->rq)
 			request_fail(l->rq, outcome);
 		return;
@@ -172,7 +213,7 @@ static void on_tenant_created(struct deferred_reply *l, const struct cay_err *ou
 static int tenant_check_create(const struct tenants *all, const char *name, struct cay_err *err)
 {
 	for (size_t i = 0; i < all->n; i++)
-		if (str_eq(all->rows[i]->name, name))
+		if (str_eq(all->rows[i]->info.name, name))
 			return cay_fail_field(err, CAY_E_CONFLICT, "name",
 					      "there is a tenant '%s' already", name);
 	if (all->n == TENANTS_MAX)
@@ -185,7 +226,7 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 	const struct tenant_create *q = rq->body;
 	struct tenant_info info = { .name = q->name, .created_ns = clk_wall_ns(c->clk) };
 	auto_buf text = BUF_INIT(TEXT_MAX);
-	struct jw w = jw_to(&text);
+	struct tenant_version v = {};
 	struct cay_err err = {};
 	struct db_entry entry;
 	struct deferred_reply *l;
@@ -194,8 +235,8 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 	    tenants_require_disk_quota(c, c->tenants->n + 1, &err) >= 0 &&
 	    id_generate(ID_TENANT, 0, 0, &info.id) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
-	field_encode(&tenant_info_table, NULL, &info, &w);
-	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
+	if (!err.code && tenant_version_create(&info, &text, &v, &err) >= 0 &&
+	    !tenant_row_add(c->tenants, &v))
 		(void)cay_no_memory(&err);
 	if (err.code) {
 		request_fail(rq, &err);
@@ -203,7 +244,7 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 	}
 	l = deferred_reply_create(c, rq, &info.id, on_tenant_created);
 	if (!l) {
-		tenant_row_remove(c->tenants, &info.id);
+		tenant_row_delete(c->tenants, tenant_find(c->tenants, &info.id));
 		return;
 	}
 	entry = (struct db_entry){ info.id, { text.data, text.len } };
@@ -274,6 +315,7 @@ static struct tenant_info tenant_merge_update(const struct tenant_row *r,
 		next.quotas = (struct quotas){};
 		next.ceilings = (struct ceilings){};
 		next.has_quotas = next.has_ceilings = false;
+		next.has_egress_default = next.has_egress_max = false;
 	}
 	if (q->has_quotas)
 		tenant_merge_numbers(&quotas_table, &q->quotas, &next.quotas);
@@ -281,7 +323,22 @@ static struct tenant_info tenant_merge_update(const struct tenant_row *r,
 		tenant_merge_numbers(&ceilings_table, &q->ceilings, &next.ceilings);
 	next.has_quotas |= q->has_quotas;
 	next.has_ceilings |= q->has_ceilings;
+	if (q->has_egress_default)
+		next.egress_default = q->egress_default;
+	if (q->has_egress_max)
+		next.egress_max = q->egress_max;
+	next.has_egress_default |= q->has_egress_default;
+	next.has_egress_max |= q->has_egress_max;
 	return next;
+}
+
+static void tenant_row_swap(struct tenant_row *r, struct tenant_version *v)
+{
+	struct tenant_version was = { r->info, r->arena };
+
+	r->info = v->info;
+	r->arena = v->arena;
+	*v = was;
 }
 
 static void on_tenant_updated(struct deferred_reply *l, const struct cay_err *outcome)
@@ -289,65 +346,84 @@ static void on_tenant_updated(struct deferred_reply *l, const struct cay_err *ou
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
 
 	r->updating = false;
-	if (outcome->code)
-		r->info = r->before;
 	request_reply_outcome(l->rq, outcome, &tenant_info_table, &r->info);
+}
+
+/* After a failure too: a sandbox may have got the policy that is now taken back. */
+static void on_tenant_update_saved(void *arg, const struct cay_err *outcome)
+{
+	struct deferred_reply *l = arg;
+	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
+	bool waits = r->policy_changes && !outcome->code;
+
+	if (outcome->code)
+		tenant_row_swap(r, &r->before);
+	arena_fini(&r->before.arena);
+	if (r->policy_changes)
+		l->cayd->hooks->tenant_policy_changed(
+			l->cayd, &l->id, waits ? deferred_reply_finish : NULL, waits ? l : NULL);
+	if (!waits)
+		deferred_reply_finish(l, outcome);
+}
+
+static int tenant_check_update(const struct tenant_row *r, struct cay_err *err)
+{
+	if (!tenant_is_active(r))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
+	if (id_eq(&r->info.id, &default_tenant))
+		return cay_fail(err, CAY_E_CONFLICT,
+				"the default tenant has the quotas of cay.conf, section tenant, "
+				"and the egress policies of section egress");
+	return r->updating ? cay_fail(err, CAY_E_CONFLICT, "its quotas are being changed") : 0;
 }
 
 /* The row counts at once, as a lower quota must.  A write that fails brings back the row before. */
 void op_tenant_update(struct cayd *c, struct request *rq)
 {
 	struct tenant_row *r = tenant_find(c->tenants, &rq->match.params[0]);
+	const struct tenant_update *q = rq->body;
 	auto_buf text = BUF_INIT(TEXT_MAX);
-	struct jw w = jw_to(&text);
-	struct tenant_info next;
+	struct tenant_version next = {};
+	struct cay_err err = {};
 	struct db_entry entry;
 	struct deferred_reply *l;
 
-	if (!tenant_is_active(r)) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such tenant");
-		return;
+	if (tenant_check_update(r, &err) >= 0) {
+		struct tenant_info merged = tenant_merge_update(r, q);
+
+		if (c->hooks->tenant_policies_check(c, &merged, &err) >= 0)
+			(void)tenant_version_create(&merged, &text, &next, &err);
 	}
-	if (id_eq(&r->info.id, &default_tenant)) {
-		request_refuse(rq, CAY_E_CONFLICT,
-			       "the default tenant has the quotas of cay.conf, section tenant");
-		return;
-	}
-	if (r->updating) {
-		request_refuse(rq, CAY_E_CONFLICT, "its quotas are being changed");
-		return;
-	}
-	next = tenant_merge_update(r, rq->body);
-	field_encode(&tenant_info_table, NULL, &next, &w);
-	if (jw_finish(&w) < 0) {
-		request_no_memory(rq);
+	if (err.code) {
+		request_fail(rq, &err);
 		return;
 	}
 	l = deferred_reply_create(c, rq, &r->info.id, on_tenant_updated);
-	if (!l)
+	if (!l) {
+		arena_fini(&next.arena);
 		return;
-	r->before = r->info;
-	r->info = next;
+	}
+	r->policy_changes = q->has_egress_max || (q->reset && r->info.has_egress_max);
+	tenant_row_swap(r, &next);
+	r->before = next;
 	r->updating = true;
 	entry = (struct db_entry){ r->info.id, { text.data, text.len } };
-	db_entry_put(c->db, &entry, deferred_reply_finish, l);
+	db_entry_put(c->db, &entry, on_tenant_update_saved, l);
 }
 
 static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *outcome)
 {
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
-	struct tenant_info info = r->info;
-	char name[sizeof(r->name)];
 
-	memcpy(name, r->name, sizeof(name));
-	info.name = name;
-	if (outcome->code)
+	if (outcome->code) {
 		r->deleting = false;
-	else
-		tenant_row_remove(l->cayd->tenants, &l->id);
-	if (!outcome->code)
+	} else {
+		tenant_row_remove(l->cayd->tenants, r);
 		l->cayd->hooks->tenant_deleted(l->cayd, &l->id);
-	request_reply_outcome(l->rq, outcome, &tenant_info_table, &info);
+	}
+	request_reply_outcome(l->rq, outcome, &tenant_info_table, &r->info);
+	if (!outcome->code)
+		tenant_row_free(r);
 }
 
 /* A tenant with sandboxes or keys stays. */

@@ -82,6 +82,18 @@ static void quota_line_add_cell(struct print_table *t, const struct quota_line *
 		print_table_add_cellf(t, "%llu", (unsigned long long)n);
 }
 
+static void tenant_add_policy(struct print_table *t, const char *name, bool has,
+			      const struct egress_spec *spec)
+{
+	auto_buf text = BUF_INIT(KIB(64));
+
+	if (!has || egress_words_write(spec, &text) < 0)
+		return;
+	print_table_add_cell(t, name);
+	print_table_add_cell(t, buf_str(&text));
+	print_table_add_cell(t, "");
+}
+
 static int cmd_tenant_show_print(const void *reply, struct cay_err *err)
 {
 	static const char *const headings[] = { "QUOTA", "LIMIT", "GRANTED" };
@@ -104,6 +116,9 @@ static int cmd_tenant_show_print(const void *reply, struct cay_err *err)
 			print_table_add_cell(&t, "-");
 		quota_line_add_cell(&t, q, reply, q->used);
 	}
+	tenant_add_policy(&t, "egress without a policy", s->tenant.has_egress_default,
+			  &s->tenant.egress_default);
+	tenant_add_policy(&t, "egress at most", s->tenant.has_egress_max, &s->tenant.egress_max);
 	r = print_line(err, "tenant %s (%s)", s->tenant.name, id);
 	return r < 0 ? r : print_table_stdout(&t, err);
 }
@@ -116,6 +131,12 @@ const struct cmd cmd_tenant_show = {
 	.print = cmd_tenant_show_print,
 };
 
+struct tenant_set_args {
+	struct tenant_update request;
+	struct field_texts egress_default, egress_max;
+};
+
+#define AT(member) offsetof(struct tenant_set_args, member)
 static const struct opt quota_rows[] = {
 	{ "sandboxes", 0, OPT_U64, offsetof(struct tenant_update, quotas.sandboxes), .arg = "N",
 	  .help = "Most sandboxes" },
@@ -143,14 +164,36 @@ static const struct opt quota_rows[] = {
 	  .help = "Highest limit of processes of one sandbox" },
 	{ "sandbox-disk", 0, OPT_BYTES, offsetof(struct tenant_update, ceilings.disk_bytes),
 	  .arg = "SIZE", .help = "Highest disk limit of one sandbox" },
+	{ "egress", 0, OPT_TEXTS, AT(egress_default), .arg = "PRESET|NAME[:PORTS]",
+	  .help = "Where its sandboxes may connect to that are created without a policy; may be "
+		  "repeated" },
+	{ "egress-max", 0, OPT_TEXTS, AT(egress_max), .arg = "PRESET|NAME[:PORTS]",
+	  .help = "Where its sandboxes may connect to at most, also those that run; may be "
+		  "repeated" },
 	{ "reset", 0, OPT_FLAG, offsetof(struct tenant_update, reset),
-	  .help = "Forget all other quotas and ceilings of the tenant" },
+	  .help = "Forget all other quotas, ceilings and egress policies of the tenant" },
 };
+#undef AT
 
-static int cmd_tenant_set_prepare(struct cli *, void *args, const struct opt_words *,
+static int cmd_tenant_set_policies(struct cli *c, struct tenant_set_args *a, struct cay_err *err)
+{
+	struct tenant_update *u = &a->request;
+	int r = 0;
+
+	u->has_egress_default = a->egress_default.n;
+	u->has_egress_max = a->egress_max.n;
+	if (u->has_egress_default)
+		r = egress_words_apply(c, &a->egress_default, &u->egress_default, err);
+	if (r >= 0 && u->has_egress_max)
+		r = egress_words_apply(c, &a->egress_max, &u->egress_max, err);
+	return r;
+}
+
+static int cmd_tenant_set_prepare(struct cli *cli, void *args, const struct opt_words *,
 				  struct api_call *, struct cay_err *err)
 {
-	struct tenant_update *u = args;
+	struct tenant_set_args *a = args;
+	struct tenant_update *u = &a->request;
 	struct quotas *q = &u->quotas;
 	struct ceilings *c = &u->ceilings;
 
@@ -171,18 +214,21 @@ static int cmd_tenant_set_prepare(struct cli *, void *args, const struct opt_wor
 			q->has_pids || q->has_disk || q->has_uploads || q->has_creates ||
 			q->has_max_ttl;
 	u->has_ceilings = c->has_memory || c->has_cpu || c->has_pids || c->has_disk_bytes;
-	if (!u->has_quotas && !u->has_ceilings && !u->reset)
+	if (cmd_tenant_set_policies(cli, a, err) < 0)
+		return -EINVAL;
+	if (!u->has_quotas && !u->has_ceilings && !u->has_egress_default && !u->has_egress_max &&
+	    !u->reset)
 		return cay_fail(err, CAY_E_INVALID, "give a quota to set, such as --memory 64Gi");
 	return 0;
 }
 
 const struct cmd cmd_tenant_set = {
 	CMD_USAGE("tenant set", "[OPTIONS] NAME|ID"),
-	CMD_OPTIONS(tenant_update, OPTS(quota_rows, 0)),
+	CMD_OPTIONS(tenant_set_args, OPTS(quota_rows, 0)),
 	CMD_OPERANDS(1, 1, OPERAND_TENANT),
-	.help = "Set quotas of a tenant and ceilings of its sandboxes",
-	.more = "Quotas that are left out stay. 'cay tenant show NAME' shows them and what the "
-		"tenant has of them.",
+	.help = "Set quotas of a tenant, ceilings and egress policies of its sandboxes",
+	.more = "What is left out stays. 'cay tenant show NAME' shows quotas and what the "
+		"tenant has of them. '--egress-max none' lets no sandbox connect.",
 	.op = OP_TENANT_UPDATE,
 	.prepare = cmd_tenant_set_prepare,
 };

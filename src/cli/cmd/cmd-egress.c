@@ -58,13 +58,63 @@ int egress_options_apply(struct cli *c, const struct egress_options *o, struct e
 					 err);
 }
 
+/* A name has a dot or a star, a preset has neither. */
+static bool word_is_preset(const char *word)
+{
+	return !strpbrk(word, ".*");
+}
+
+int egress_words_apply(struct cli *c, const struct field_texts *words, struct egress_spec *ret,
+		       struct cay_err *err)
+{
+	const char **presets = arena_alloc(&c->arena, words->n + 1, sizeof(*presets));
+	const char **names = arena_alloc(&c->arena, words->n + 1, sizeof(*names));
+	struct egress_options o = { .presets = { presets, 0 }, .allow = { names, 0 } };
+
+	if (!presets || !names)
+		return cay_no_memory(err);
+	for (size_t i = 0; i < words->n; i++)
+		if (word_is_preset(words->v[i]))
+			presets[o.presets.n++] = words->v[i];
+		else
+			names[o.allow.n++] = words->v[i];
+	return egress_options_apply(c, &o, ret, err);
+}
+
+static int egress_rule_write_target(const struct egress_rule_spec *rule, struct buf *ret)
+{
+	int r = buf_puts(ret, rule->to);
+
+	for (size_t i = 0; r >= 0 && i < rule->ports.n; i++)
+		r = buf_printf(ret, "%s%s", i ? "," : ":", rule->ports.v[i]);
+	return r;
+}
+
+int egress_words_write(const struct egress_spec *spec, struct buf *ret)
+{
+	const struct egress_rule_spec *rules = spec->rules.v;
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < spec->rules.n; i++) {
+		r = buf_puts(ret, rules[i].action == EGRESS_SPEC_DENY ? "not " : "");
+		if (r >= 0)
+			r = egress_rule_write_target(&rules[i], ret);
+		if (r >= 0)
+			r = buf_putc(ret, ' ');
+	}
+	for (size_t i = 0; r >= 0 && i < spec->presets.n; i++)
+		r = buf_printf(ret, "%s ", spec->presets.v[i]);
+	return r < 0 ? r
+		     : buf_puts(ret, spec->otherwise != EGRESS_SPEC_DENY ? "and all others"
+				     : spec->rules.n || spec->presets.n  ? ""
+									 : "none");
+}
+
 static void egress_add_rule(struct print_table *t, const struct egress_rule_spec *rule)
 {
 	auto_buf text = BUF_INIT(KIB(1));
-	int r = buf_puts(&text, rule->to);
+	int r = egress_rule_write_target(rule, &text);
 
-	for (size_t i = 0; r >= 0 && i < rule->ports.n; i++)
-		r = buf_printf(&text, "%s%s", i ? "," : ":", rule->ports.v[i]);
 	print_table_add_pair(t, field_choice_name(&egress_rule_spec_table, "action", rule->action),
 			     "%s", r < 0 ? rule->to : buf_str(&text));
 }

@@ -133,6 +133,11 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
 struct egress_options {
 	struct field_texts presets, allow, deny;
 };
+/* Names of presets and NAME[:PORTS] to allow, in any order. */
+[[nodiscard]] int egress_words_apply(struct cli *c, const struct field_texts *words,
+				     struct egress_spec *ret, struct cay_err *err);
+/* The same as text, "git db.example.com:5432". */
+[[nodiscard]] int egress_words_write(const struct egress_spec *spec, struct buf *ret);
 [[nodiscard]] int egress_options_apply(struct cli *c, const struct egress_options *o,
 				       struct egress_spec *ret, struct cay_err *err);
 

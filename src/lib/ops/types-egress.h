@@ -29,8 +29,8 @@ struct egress_spec {
 
 /* The policy of a sandbox, and where it stands. */
 struct egress_info {
-	struct egress_spec policy, template;
-	bool has_template, attached;
+	struct egress_spec policy, template, tenant;
+	bool has_template, has_tenant, attached;
 	uint64_t generation;
 	const char *digest;
 };

@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_TYPES_TENANT_H
 #define CAY_OPS_TYPES_TENANT_H
 /* types-tenant - tenants, keys, tokens and previews; a part of types.h */
-#include "ops/field.h"
+#include "ops/types-egress.h"
 
 /* Of a tenant's sandboxes together. */
 struct quotas {
@@ -24,7 +24,8 @@ struct tenant_update {
 	bool reset;
 	struct quotas quotas;
 	struct ceilings ceilings;
-	bool has_quotas, has_ceilings;
+	struct egress_spec egress_default, egress_max;
+	bool has_quotas, has_ceilings, has_egress_default, has_egress_max;
 };
 
 struct tenant_usage {
@@ -61,7 +62,8 @@ struct tenant_info {
 	uint64_t created_ns;
 	struct quotas quotas;
 	struct ceilings ceilings;
-	bool has_quotas, has_ceilings;
+	struct egress_spec egress_default, egress_max;
+	bool has_quotas, has_ceilings, has_egress_default, has_egress_max;
 };
 
 struct tenant_status {

@@ -278,3 +278,17 @@ def test_egress_policies(own, run):
         assert "cay-egress" in run(*words, status=8)
     assert "there is no preset" in run("create", "--egress", "absent", "tiny", status=2)
     assert json.loads(run("egress", "show", "--json", box)) == policy and len(names(run("ls"))) == 1
+
+
+def test_egress_policies_of_a_tenant(own, run):
+    run("tenant", "create", "blue")
+    run("tenant", "set", "--egress", "none", "--egress-max", "none", "--egress-max", "*.b.example:80,8000-8010", "--egress-max", "c.example", "blue")
+    said = json.loads(run("tenant", "show", "--json", "blue"))["tenant"]
+    assert said["egress_default"] == {"presets": ["none"], "rules": [], "default": "deny"}
+    assert said["egress_max"] == {"presets": ["none"], "default": "deny", "rules": [
+        {"action": "allow", "to": "*.b.example", "ports": [80, "8000-8010"]}, {"action": "allow", "to": "c.example"}]}
+    shown = [[w.strip() for w in re.split(r"  +", line.strip())] for line in run("tenant", "show", "blue").splitlines()]
+    assert shown[-2:] == [["egress without a policy", "none"], ["egress at most", "*.b.example:80,8000-8010 c.example none"]], shown
+    assert "there is no preset" in run("tenant", "set", "--egress-max", "absent", "blue", status=2)
+    run("tenant", "set", "--reset", "blue")
+    assert "egress" not in run("tenant", "show", "blue")

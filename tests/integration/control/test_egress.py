@@ -242,6 +242,76 @@ def test_a_change_cuts_what_it_denies(node, net, box):
     node.exec(one, ["touch", "/tmp/stop"])
 
 
+BEAT = "(while [ ! -e /tmp/stop ]; do echo beat; sleep 0.05; done) | busybox nc {0} {1} > /tmp/{0}; echo over >> /tmp/{0}"
+
+
+def test_a_change_of_the_tenant_cuts_what_it_denies(node, net):
+    """Of all its sandboxes, before the reply; those of others go on."""
+    tenants = [node.call("POST", "/v1/tenants", {"name": name})["id"] for name in ("bounded", "other")]
+    by, other = (asks(node, "write", tenant) for tenant in tenants)
+    policy = allow("db.example.com", "api.example.com", ports=[5432, 8443])
+    boxes = [(by, by.create("tiny", egress=policy)) for _ in range(2)] + [(other, other.create("tiny", egress=policy))]
+
+    def text(who, box, host):
+        return who.exec(box, ["cat", "/tmp/" + host]).text
+
+    for who, box in boxes:
+        who.exec_detached(box, ["sh", "-c", BEAT.format("db.example.com", 5432)])
+        who.exec_detached(box, ["sh", "-c", BEAT.format("api.example.com", 8443)])
+    for who, box in boxes:
+        for host in ("db.example.com", "api.example.com"):
+            wait_for("its echo", lambda who=who, box=box, host=host: "beat" in text(who, box, host), 30)
+    other.exec(boxes[2][1], ["touch", "/tmp/stop"])
+    wait_for("the third's end", lambda: "over" in text(*boxes[2], "db.example.com"), 30)
+    node.call("POST", "/v1/tenants/" + tenants[0], {"egress_max": allow("*.example.com", ports=[8443])})
+    net.frames()
+    for who, box in boxes[:2]:
+        wait_for("its end", lambda who=who, box=box: "over" in text(who, box, "db.example.com"), 30)
+        length = len(text(who, box, "api.example.com"))
+        wait_for("the other to go on", lambda who=who, box=box, n=length: len(text(who, box, "api.example.com")) > n, 30)
+        assert not dial(who, box, "db.example.com", 5432)[0]
+        said = who.call("POST", f"/v1/sandboxes/{box}/egress/check", {"to": "db.example.com", "port": 5432})
+        assert (said["verdict"], said["layer"]) == ("deny", "tenant") and "tenant's policy" in said["reason"], said
+    frames, dropped = net.frames()
+    assert not dropped and not [f for f in frames if f[2] == 5432 and f[3]], "a byte left after the reply"
+    assert dial(*boxes[2], "db.example.com", 5432)[0]
+    late = by.create("tiny", egress=policy)
+    assert not dial(by, late, "db.example.com", 5432)[0] and dial(by, late, "api.example.com", 8443)[0]
+    node.call("POST", "/v1/tenants/" + tenants[0], {"reset": True})
+    assert dial(by, late, "db.example.com", 5432)[0]
+    for who, box in [*boxes, (by, late)]:
+        who.delete(box)
+
+
+def test_a_bound_that_does_not_fit_changes_nothing(node, net):
+    """All layers of a sandbox have one bound of bytes; the tenant's is refused if one of its sandboxes would exceed it."""
+    tenant = node.call("POST", "/v1/tenants", {"name": "long"})["id"]
+    by = asks(node, "write", tenant)
+    long = ["{:03}." + 3 * ("x" * 60 + ".") + "example", "{:03}." + 3 * ("y" * 60 + ".") + "example"]
+    one = by.create("tiny", egress=allow("db.example.com", *[long[0].format(i) for i in range(220)], ports=[5432]))
+    bound = allow("db.example.com", *[long[1].format(i) for i in range(120)], ports=[5432])
+    with pytest.raises(ApiError) as e:
+        node.call("POST", "/v1/tenants/" + tenant, {"egress_max": bound})
+    error = json.loads(e.value.body)["error"]
+    assert error["code"] == "invalid_argument" and error["field"].startswith("egress_max") and one in error["message"], error
+    assert "egress_max" not in node.call("GET", "/v1/tenants/" + tenant)["tenant"]
+    assert dial(by, one, "db.example.com", 5432)[0]
+    put(by, one, allow("db.example.com", ports=[5432]))
+    node.call("POST", "/v1/tenants/" + tenant, {"egress_max": bound})
+    assert dial(by, one, "db.example.com", 5432)[0]
+    by.delete(one)
+
+
+def test_a_default_of_the_tenant(node, net):
+    tenant = node.call("POST", "/v1/tenants", {"name": "given"})["id"]
+    by = asks(node, "write", tenant)
+    node.call("POST", "/v1/tenants/" + tenant, {"egress_default": allow("db.example.com", ports=[5432])})
+    one, none = by.create("tiny"), by.create("tiny", egress={})
+    assert dial(by, one, "db.example.com", 5432)[0] and not dial(by, none, "db.example.com", 5432)[0]
+    for box in (one, none):
+        by.delete(box)
+
+
 def test_a_policy_that_comes_later(node, net):
     one = node.create("tiny")
     assert not dial(node, one, DB, 5432)[0]

@@ -11,6 +11,7 @@ import pytest
 from cay import wait_for
 from conftest import tiny
 from test_control import refused
+from test_tenants import asks
 
 ALLOW = {"rules": [{"action": "allow", "to": "api.example.com", "ports": [443, "8000-8010"]}]}
 NOTHING = [None, {}, {"rules": []}, {"presets": ["none"]}, {"default": "deny"}, {"rules": [{"action": "deny", "to": "*"}]}]
@@ -235,23 +236,27 @@ def check(c, box, to, port):
 
 
 def test_the_verdict_is_that_of_the_reference(own):
-    """The template's policy is any; the sandbox's denies, or cay-egress would be needed.  So the layer says what the template's allows."""
+    """The other policies are any; the sandbox's denies, or cay-egress would be needed.  So the layer says what the others allow."""
     r = random.Random(19)
     verdicts = set()
+    tenant = own.call("POST", "/v1/tenants", {"name": "judged"})["id"]
+    by = asks(own, "write", tenant)
     for n in range(12):
         of_template = a_policy(r, ["allow", "deny"], ["allow", "deny"])
         template(own, f"t{n}", of_template)
-        box = own.call("POST", "/v1/sandboxes", {"template": f"t{n}", "egress": {}})["id"]
+        box = by.call("POST", "/v1/sandboxes", {"template": f"t{n}", "egress": {}})["id"]
         for _ in range(3):
+            of_tenant = a_policy(r, ["allow", "deny"], ["allow", "allow", "deny"])
             of_sandbox = a_policy(r, ["deny"], ["deny"])
-            put(own, box, of_sandbox)
+            put(by, box, of_sandbox)
+            assert set_tenant(own, tenant, egress_max=of_tenant)["egress_max"] == of_tenant == policy(by, box)["tenant"]
             for _ in range(12):
                 to, port = r.choice(NAMES), r.choice([22, 80, 443, 450, 8005, 65535])
-                want = expected([("template", of_template), ("sandbox", of_sandbox)], to, port)
+                want = expected([("tenant", of_tenant), ("template", of_template), ("sandbox", of_sandbox)], to, port)
                 verdicts.add(want)
-                assert check(own, box, to, port) == want, (of_template, of_sandbox, to, port)
-        own.delete(box)
-    assert {"template", "sandbox"} == {layer for _, layer, _ in verdicts} and len(verdicts) > 6
+                assert check(by, box, to, port) == want, (of_tenant, of_template, of_sandbox, to, port)
+        by.delete(box)
+    assert {"tenant", "template", "sandbox"} == {layer for _, layer, _ in verdicts} and len(verdicts) > 12
 
 
 def test_a_sandbox_without_a_policy_reaches_nothing(daemon, box):
@@ -259,6 +264,67 @@ def test_a_sandbox_without_a_policy_reaches_nothing(daemon, box):
     for to in ("localhost", "a.example.", "[::1]", "fd00::1", "192.0.2.0/24", "*", "*.example.com"):
         assert refused("invalid_argument", check, daemon, box, to, 443)["field"] == "to"
     assert refused("invalid_argument", check, daemon, box, "a.example", 0)["field"] == "port"
+
+
+# -- policies of a tenant
+
+
+def set_tenant(c, tenant, **members):
+    return c.call("POST", "/v1/tenants/" + tenant, members)
+
+
+def test_policies_of_a_tenant_are_kept(own):
+    tenant = own.call("POST", "/v1/tenants", {"name": "kept"})["id"]
+    bound = {"rules": [{"action": "allow", "to": "*.example.com"}], "default": "deny"}
+    assert set_tenant(own, tenant, egress_default=DENY)["egress_default"] == DENY
+    said = set_tenant(own, tenant, egress_max=bound, quotas={"sandboxes": 3})
+    assert said["egress_max"] == bound and said["egress_default"] == DENY
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert own.call("GET", "/v1/tenants/" + tenant)["tenant"] == said
+    by = asks(own, "write", tenant)
+    assert by.call("GET", "/v1/tenant")["tenant"] == said
+    box = by.create("tiny")
+    digest = policy(by, box)["digest"]
+    assert policy(by, box)["tenant"] == bound and policy(by, box)["policy"] == {"rules": [], "default": "deny"}
+    said = set_tenant(own, tenant, reset=True)
+    assert not {"egress_max", "egress_default", "quotas"} & set(said)
+    assert "tenant" not in policy(by, box) and policy(by, box)["digest"] != digest
+    by.delete(box)
+
+
+def test_policies_of_a_tenant_that_are_refused(daemon):
+    tenant = daemon.call("POST", "/v1/tenants", {"name": "refused"})["id"]
+    before = daemon.call("GET", "/v1/tenants/" + tenant)["tenant"]
+    for member in ("egress_default", "egress_max"):
+        for egress, field in WRONG:
+            error = refused("invalid_argument", set_tenant, daemon, tenant, **{member: egress})
+            assert error["field"] == field.replace("egress", member, 1), error
+    assert daemon.call("GET", "/v1/tenants/" + tenant)["tenant"] == before
+    mine = daemon.call("GET", "/v1/tenant")["tenant"]["id"]
+    assert "section egress" in refused("conflict", set_tenant, daemon, mine, egress_max={})["message"]
+
+
+def test_policies_that_the_journal_could_not_give_back_are_refused(own):
+    tenant = own.call("POST", "/v1/tenants", {"name": "much"})["id"]
+    much = {"rules": [{"action": "deny", "to": f"{i}.example", "ports": [1, 2, 3, 4]} for i in range(256)], "default": "deny"}
+    before = set_tenant(own, tenant, egress_default=much)
+    refused("too_large", set_tenant, own, tenant, egress_max=much)
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert own.call("GET", "/v1/tenants/" + tenant)["tenant"] == before and before["egress_default"] == much
+
+
+def test_a_create_without_a_policy_has_that_of_its_tenant(daemon):
+    """Which is no bound: a create may have another."""
+    tenant = daemon.call("POST", "/v1/tenants", {"name": "preset"})["id"]
+    by = asks(daemon, "write", tenant)
+    set_tenant(daemon, tenant, egress_default=ALLOW)
+    refused("egress_unavailable", by.call, "POST", "/v1/sandboxes", {"image": "tiny"})
+    by.delete(create(by, {})["id"])
+    daemon.delete(daemon.create("tiny"))
+    set_tenant(daemon, tenant, egress_default={})
+    by.delete(by.create("tiny"))
 
 
 # -- presets
