@@ -71,6 +71,7 @@ struct egress {
 	struct egress_sandbox *sandboxes[SANDBOX_BUCKETS];
 	unsigned flows_max; /* as descriptors allow; a tenant has a quarter of them */
 	unsigned n_flows, n_queries;
+	bool may_splice;
 	struct {
 		unsigned n_flows, n_queries;
 	} tenants[TENANT_SLOTS];

@@ -244,6 +244,8 @@ static void flow_copy(struct flow *f, int fd, int family)
 	}
 	f->tunnel = t;
 	f->sandbox->count.ended.connected++;
+	if (e->may_splice)
+		tunnel_allow_splice(t);
 	socket_reset_on_close(conn_fd(inside), false);
 	f->inside = NULL; /* the tunnel's, with the hold of the connection */
 	(void)uv_timer_start(&f->timer, on_flow_idle_timer, IDLE_MS, IDLE_MS);

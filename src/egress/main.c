@@ -6,8 +6,10 @@
 #include "daemon/stop.h"
 #include "egress/egress.h"
 #include "net/seccomp.h"
+#include "net/splice.h"
 
-/* A flow has at most three descriptors, a sandbox three and a query one. */
+/* A flow has at most three descriptors, a sandbox three and a query one.  Splices have at most an
+ * eighth of all, or there are none. */
 static void egress_share_descriptors(struct egress *e)
 {
 	struct rlimit lim = { .rlim_cur = 1024 };
@@ -17,6 +19,7 @@ static void egress_share_descriptors(struct egress *e)
 	if (lim.rlim_cur < most)
 		most = lim.rlim_cur;
 	e->flows_max = (unsigned)(most / 6) + 1;
+	e->may_splice = most / 8 >= UINT64_C(2) * (SPLICES_MAX + SPLICE_PIPES_MAX);
 }
 
 static int egress_start(struct egress *e, struct cay_err *err)

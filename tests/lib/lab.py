@@ -3,7 +3,8 @@
 
 The caller's namespace is the node: its only way out is the link, so whatever leaves it can be seen there.  Addresses
 are public ones, because others are refused by cay-egress; nothing leaves the machine.  A host is an address with
-ports.  It answers each connection with a line about itself, then echoes, and keeps the first bytes it got.
+ports.  It answers each connection with a line about itself, then echoes, and keeps the first bytes it got.  At port STORE it
+reads to the end first, and then sends all back.
 """
 import asyncio
 import contextlib
@@ -15,6 +16,7 @@ import struct
 import subprocess
 
 NODE, DNS, GATEWAY = "93.184.1.1", "93.184.1.53", "93.184.1.2"
+STORE = 9000
 ETH_IP, ETH_IP6, ETH_ALL = 0x0800, 0x86DD, 3
 CLONE_NEWNET = 0x40000000
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE = 263, 6, 33
@@ -183,6 +185,12 @@ class Lab:
             greeting = f"this is {address} port {port}\n".encode()
             writer.write(greeting)
             moved[1] += len(greeting)
+            if port == STORE:
+                data = await reader.read()
+                moved[0] += len(data)
+                moved[1] += len(data)
+                writer.write(data)
+                await writer.drain()
             while data := await reader.read(1 << 16):
                 moved[0] += len(data)
                 moved[1] += len(data)

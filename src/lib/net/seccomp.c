@@ -30,6 +30,10 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
 
+/* To see which addresses are this machine's, and to move bytes between sockets. */
+static const int confine_dialling_syscalls[] = { SCMP_SYS(bind), SCMP_SYS(pipe2),
+						 SCMP_SYS(splice) };
+
 static const int confine_families[] = { AF_UNIX, AF_INET, AF_INET6 };
 
 static int confine_add_syscall_rules(scmp_filter_ctx ctx, size_t n_families)
@@ -41,8 +45,9 @@ static int confine_add_syscall_rules(scmp_filter_ctx ctx, size_t n_families)
 	for (size_t i = 0; r >= 0 && i < n_families; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
 				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)confine_families[i]));
-	if (r >= 0 && n_families > 1) /* to see which addresses are this machine's */
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(bind), 0);
+	for (size_t i = 0; r >= 0 && n_families > 1 && i < ARRAY_SIZE(confine_dialling_syscalls);
+	     i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_dialling_syscalls[i], 0);
 	if (r >= 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, FIONBIO));

@@ -4,14 +4,24 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "net/splice.h"
+
 #define OUT_MAX (TUNNEL_MARK + CONN_READ)
+
+/* The bytes of one side on their way to the other, in the kernel. */
+struct tunnel_splice {
+	struct tunnel *tunnel;
+	struct splice *splice; /* NULL: they are read and written here */
+	bool allowed;
+};
 
 struct tunnel {
 	struct conn *side[2];
+	struct tunnel_splice splices[2];
 	bool ended[2]; /* its input has ended */
 	bool closing;
 	uint64_t moved[2]; /* bytes from this side */
-	unsigned open;     /* handles not closed yet: sides and the timer */
+	unsigned open;     /* handles not closed yet: sides, splices and the timer */
 	uv_timer_t timer;
 	void (*done)(void *arg);
 	void *arg;
@@ -44,8 +54,11 @@ void tunnel_close(struct tunnel *t)
 	if (t->closing)
 		return;
 	t->closing = true;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < 2; i++) {
+		if (t->splices[i].splice)
+			splice_close(t->splices[i].splice);
 		conn_close(t->side[i]);
+	}
 	uv_close((uv_handle_t *)&t->timer, on_tunnel_timer_closed);
 }
 
@@ -73,6 +86,98 @@ static void tunnel_close_if_done(struct tunnel *t)
 		tunnel_close(t);
 }
 
+/* It has closed both directions: it will not read data of the other side. */
+static bool tunnel_side_has_left(const struct conn *c)
+{
+	struct pollfd p = { .fd = conn_fd(c) };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
+static void tunnel_end_side(struct tunnel *t, unsigned from)
+{
+	struct conn *c = t->side[from];
+
+	t->ended[from] = true;
+	t->ended[!from] |= tunnel_side_has_left(c);
+	conn_shutdown(t->side[!from]);
+	(void)uv_timer_start(&t->timer, on_tunnel_silence_timer, TUNNEL_HALF_MS, TUNNEL_HALF_MS);
+	tunnel_close_if_done(t);
+}
+
+static void on_tunnel_splice_moved(void *arg, size_t n)
+{
+	struct tunnel_splice *s = arg;
+	struct tunnel *t = s->tunnel;
+	unsigned from = s == &t->splices[1];
+
+	t->moved[from] += n;
+	if (t->ended[!from])
+		(void)uv_timer_again(&t->timer);
+}
+
+static void on_tunnel_splice_end(void *arg, int r)
+{
+	struct tunnel_splice *s = arg;
+	struct tunnel *t = s->tunnel;
+	unsigned from = s == &t->splices[1];
+
+	splice_close(s->splice);
+	s->splice = NULL;
+	if (r == -EAGAIN) { /* no pipe is free, and nothing is lost */
+		s->allowed = false;
+		conn_set_reading(t->side[from], true);
+	} else if (r < 0) {
+		tunnel_close(t);
+	} else {
+		tunnel_end_side(t, from);
+	}
+}
+
+static void on_tunnel_splice_closed(void *arg)
+{
+	struct tunnel_splice *s = arg;
+
+	tunnel_unref(s->tunnel);
+}
+
+/* Once nothing is queued: spliced bytes must not get ahead of queued ones. */
+static void tunnel_splice_side(struct tunnel *t, unsigned from)
+{
+	static const struct splice_events events = { .moved = on_tunnel_splice_moved,
+						     .end = on_tunnel_splice_end,
+						     .closed = on_tunnel_splice_closed };
+	struct tunnel_splice *s = &t->splices[from];
+	struct conn *to = t->side[!from];
+
+	conn_set_reading(t->side[from], false);
+	if (conn_queued_bytes(to))
+		return;
+	if (splice_open(t->timer.loop, conn_fd(t->side[from]), conn_fd(to), &events, s,
+			&s->splice) >= 0) {
+		t->open++;
+		return;
+	}
+	s->allowed = false;
+	conn_set_reading(t->side[from], true);
+}
+
+/* Read on while at most so much is queued for the other side, or splice.  Between half the mark and
+ * the mark a side that reads goes on, and one that waits waits. */
+static void tunnel_pace_reading(struct tunnel *t, unsigned from, size_t mark)
+{
+	const struct tunnel_splice *s = &t->splices[from];
+
+	if (s->splice)
+		return;
+	if (s->allowed && t->moved[from] > TUNNEL_SPLICE_AFTER)
+		tunnel_splice_side(t, from);
+	else if (conn_queued_bytes(t->side[!from]) <= mark)
+		conn_set_reading(t->side[from], true);
+	else if (mark == TUNNEL_MARK)
+		conn_set_reading(t->side[from], false);
+}
+
 static void tunnel_move_bytes(struct tunnel *t, unsigned from, struct slice bytes)
 {
 	struct conn *to = t->side[!from];
@@ -82,7 +187,7 @@ static void tunnel_move_bytes(struct tunnel *t, unsigned from, struct slice byte
 	if (bytes.n && conn_write(to, &v, 1) < 0)
 		tunnel_close(t);
 	else
-		conn_set_reading(t->side[from], conn_queued_bytes(to) <= TUNNEL_MARK);
+		tunnel_pace_reading(t, from, TUNNEL_MARK);
 }
 
 static void on_tunnel_side_read(struct conn *c, struct slice bytes)
@@ -100,33 +205,19 @@ static void on_tunnel_side_sent(struct conn *c)
 	struct tunnel *t = conn_data(c);
 	unsigned to = c == t->side[1];
 
-	if (conn_queued_bytes(c) <= TUNNEL_MARK / 2 && !t->ended[!to])
-		conn_set_reading(t->side[!to], true);
+	if (!t->ended[!to])
+		tunnel_pace_reading(t, !to, TUNNEL_MARK / 2);
 	tunnel_close_if_done(t);
-}
-
-/* It has closed both directions: it will not read data of the other side. */
-static bool tunnel_side_has_left(const struct conn *c)
-{
-	struct pollfd p = { .fd = conn_fd(c) };
-
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 static void on_tunnel_side_end(struct conn *c, const struct cay_err *err)
 {
 	struct tunnel *t = conn_data(c);
-	unsigned from = c == t->side[1];
 
-	if (err) {
+	if (err)
 		tunnel_close(t);
-		return;
-	}
-	t->ended[from] = true;
-	t->ended[!from] |= tunnel_side_has_left(c);
-	conn_shutdown(t->side[!from]);
-	(void)uv_timer_start(&t->timer, on_tunnel_silence_timer, TUNNEL_HALF_MS, TUNNEL_HALF_MS);
-	tunnel_close_if_done(t);
+	else
+		tunnel_end_side(t, c == t->side[1]);
 }
 
 static void on_tunnel_side_stuck(struct conn *c)
@@ -145,7 +236,13 @@ struct tunnel *tunnel_new(uv_loop_t *loop, void (*done)(void *arg), void *arg)
 	t->open = 1;
 	(void)uv_timer_init(loop, &t->timer);
 	t->timer.data = t;
+	t->splices[0].tunnel = t->splices[1].tunnel = t;
 	return t;
+}
+
+void tunnel_allow_splice(struct tunnel *t)
+{
+	t->splices[0].allowed = t->splices[1].allowed = true;
 }
 
 void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b)

@@ -10,11 +10,13 @@
  * ends both as soon as its data is sent.
  *
  * Bounded: TUNNEL_MARK and one read each way while a side stalls; an idle tunnel holds no buffer.
+ * A direction that is spliced has its bytes in a pipe instead (net/splice.h).
  */
 #include "net/conn.h"
 
 #define TUNNEL_MARK KIB(64)
 #define TUNNEL_HALF_MS 60000
+#define TUNNEL_SPLICE_AFTER KIB(256)
 
 struct tunnel;
 
@@ -23,6 +25,9 @@ struct tunnel;
 /* Takes both connections; first sends the bytes each had sent already to the other. */
 void tunnel_start(struct tunnel *t, struct conn *a, struct slice from_a, struct conn *b,
 		  struct slice from_b);
+/* Let the kernel move the bytes of a direction that has moved TUNNEL_SPLICE_AFTER.  For two sockets
+ * without a filter; call before tunnel_start(). */
+void tunnel_allow_splice(struct tunnel *t);
 /* Bytes that each side has sent; also from done. */
 void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b);
 /* End it now; done is called. */

@@ -4,7 +4,11 @@
 What is expected comes from the wire: the names that the name server was asked, the connections that hosts saw, and
 every packet that left the node.
 """
+import hashlib
 import json
+import pathlib
+import random
+import re
 import signal
 import socket
 import ssl
@@ -22,7 +26,7 @@ from test_tenants import asks
 
 API, CDN, DB, PLAIN = "93.184.2.1", "93.184.2.2", "93.184.2.3", "93.184.2.4"
 METADATA, LAN = "169.254.169.254", "10.1.2.3"
-HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (METADATA, 80), (LAN, 5432), (API, 22)]
+HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (METADATA, 80), (LAN, 5432), (API, 22), (DB, lab.STORE)]
 ZONE = {"api.example.com": [API], "db.example.com": [DB], "cdn.example.com": [CDN], "evil.test": [CDN], "plain.example.com": [PLAIN],
         "lan.example.com": [LAN], "mixed.example.com": [API, LAN], "metadata.example.com": [METADATA], "node.example.com": [lab.NODE],
         "alias.example.com": ["=api.example.com"], "private-alias.example.com": ["=lan.example.com"], "broken.example.com": None,
@@ -187,6 +191,29 @@ def test_the_name_in_a_tls_hello_is_the_one_dialled(node, net, box, dialled, sai
     seen = net.connections()
     assert bool(seen) == passes and left(net) == ({(API, 443)} if passes else set())
     assert not passes or seen[0][2] == hello
+
+
+def read_by(daemon):
+    """Bytes that a daemon has read into its memory."""
+    text = pathlib.Path(f"/proc/{daemon.pid}/io").read_text()
+    return int(re.search(r"rchar: (\d+)", text)[1])
+
+
+def test_many_bytes_both_ways(node, net, box):
+    """What a host sends back arrives whole, beside a reader that stalls; the kernel moves the most of it."""
+    data, greeting = random.Random(19).randbytes(24 << 20), f"this is {DB} port {lab.STORE}\n"
+    one = box(allow("db.example.com", ports=[lab.STORE]))
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/data", data).read()
+    stalls = node.exec_detached(one, ["sh", "-c", f"busybox nc db.example.com {lab.STORE} < /tmp/data | sleep 120"])
+    before = read_by(node.daemons["cay-egress"])
+    for script in ("cat", "(sleep 1; cat)"):
+        done = node.exec(one, ["sh", "-c", f"busybox nc db.example.com {lab.STORE} < /tmp/data | {script} | busybox sha256sum"], timeout_s=120)
+        assert done.text.split()[0] == hashlib.sha256(greeting.encode() + data).hexdigest()
+    read = read_by(node.daemons["cay-egress"]) - before
+    assert read < 8 << 20, read
+    node.signal(one, stalls)
+    whole = f"{len(data)} up, {len(greeting) + len(data)} down"
+    wait_for("two records of it", lambda: sum(d.get("target") == one and d["op"] == "closed" and whole in d["detail"] for d in decisions(node)) == 2, 30)
 
 
 def test_other_protocols_have_no_way_out(node, net, box):
