@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload ten-tenants soak failed mutants repro hardening docs pictures image deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload ten-tenants soak egress-sweep failed mutants repro hardening docs pictures image deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -100,6 +100,10 @@ ten-tenants: build/gcc ## one tenant of ten does all its harm at once for ten mi
 soak: export CAY_FULL := 1
 soak: build/gcc ## 20,000 rollouts of eight clients while edge, cayd, keeper and connections are killed: half an hour [COUNT=4000]
 	@env CAY_BUILD=build/gcc CAY_ROLLOUTS=$(COUNT) timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_soak.py
+
+egress-sweep: export CAY_FULL := 1
+egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy: not one packet leaves that is forbidden; half an hour
+	@env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py
 
 failed: export CAY_FULL := 1
 failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import multiprocessing
+import pathlib
 import socket
 import ssl
 import struct
@@ -19,7 +20,7 @@ NODE, DNS, GATEWAY = "93.184.1.1", "93.184.1.53", "93.184.1.2"
 STORE = 9000
 ETH_IP, ETH_IP6, ETH_ALL = 0x0800, 0x86DD, 3
 CLONE_NEWNET = 0x40000000
-SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE = 263, 6, 33
+SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_TIMESTAMPNS = 263, 6, 33, 35
 
 
 def ip(*args):
@@ -126,6 +127,11 @@ class Lab:
         """(protocol, destination, port, payload) of every IPv4 and IPv6 packet that left the node, and how many were not seen."""
         return self.tell("frames")
 
+    def watched(self):
+        """(time in ns, packet as frames() has it, flags of TCP) of every packet that left the node; how many frames were captured in all
+        since the lab began, how many the link counts, and how many were not seen."""
+        return self.tell("watched")
+
     # -- in the child
 
     def serve(self, pipe):
@@ -150,7 +156,9 @@ class Lab:
         self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
         self.wire.bind(("cay-in", ETH_ALL))
         self.wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
+        self.wire.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.wire.setblocking(False)
+        self.captured, self.lost, self.counted = 0, 0, link_packets()
         names = Names(self.zone, self.questions)
         await loop.create_datagram_endpoint(lambda: names, local_addr=(DNS, 53))
         await asyncio.start_server(lambda r, w: self.name_tcp(names, r, w), DNS, 53)
@@ -218,17 +226,32 @@ class Lab:
         elif what == "traffic":
             pipe.send((len(self.moved), *map(sum, zip(*self.moved, [0, 0], strict=False))))
         elif what == "frames":
-            pipe.send(self.read_frames())
+            frames, dropped = self.read_frames()
+            pipe.send(([p for _, p, _ in frames], dropped))
+        elif what == "watched":
+            frames, _ = self.read_frames()
+            pipe.send((frames, self.captured, link_packets() - self.counted, self.lost))
 
     def read_frames(self):
         out = []
         with contextlib.suppress(BlockingIOError):
             while True:
-                data, where = self.wire.recvfrom(1 << 16)
-                if where[2] != socket.PACKET_OUTGOING:
-                    out.append(packet(data))
+                data, extra, _, where = self.wire.recvmsg(1 << 16, 64)
+                if where[2] == socket.PACKET_OUTGOING:
+                    continue
+                self.captured += 1
+                seconds, ns = struct.unpack("qq", extra[0][2])
+                if read := packet(data):
+                    out.append((seconds * 10 ** 9 + ns, read, data[14 + (data[14] & 15) * 4 + 13] if read[0] == 6 and data[23] == 6 else 0))
         _, dropped = struct.unpack("II", self.wire.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
-        return [p for p in out if p], dropped
+        self.lost += dropped
+        return out, dropped
+
+
+def link_packets():
+    """Frames that have arrived in this namespace over the link."""
+    lines = pathlib.Path("/proc/self/net/dev").read_text().splitlines()
+    return int(next(line for line in lines if line.strip().startswith("cay-in:")).split(":")[1].split()[1])
 
 
 def packet(frame):
