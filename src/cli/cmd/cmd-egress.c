@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd/package-preset.h"
 #include "cli/core/command.h"
 #include "cli/print/list.h"
 #include "cli/print/print.h"
@@ -288,9 +289,46 @@ static int cmd_egress_presets_print(const void *reply, struct cay_err *err)
 	return print_table_stdout(&t, err);
 }
 
+struct egress_presets_args {
+	bool discover;
+	const char *root;
+};
+
+static const struct opt presets_rows[] = {
+	{ "discover", 0, OPT_FLAG, offsetof(struct egress_presets_args, discover),
+	  .help = "Print a preset of the hosts that the package clients of this machine use" },
+	{ "root", 0, OPT_TEXT, offsetof(struct egress_presets_args, root), .arg = "DIR",
+	  .help = "With --discover, of the system in DIR, such as the files of an image" },
+};
+
+static int cmd_egress_presets_run(struct cli *c, const struct opt_words *, struct cay_err *err)
+{
+	const struct egress_presets_args *a = c->args;
+	struct api_call call = { .op = OP_PRESET_LIST };
+	auto_buf text = BUF_INIT(PACKAGE_PRESET_MAX);
+	struct preset_list list = {};
+	int r;
+
+	if (a->discover) {
+		r = package_preset_write(a->root, &text, err);
+		return r < 0 ? r : print_stdout(&text, err);
+	}
+	if (a->root)
+		return cay_fail(err, CAY_E_INVALID, "--root needs --discover");
+	r = api_call(&c->api, &call, &list, err);
+	if (r < 0)
+		return r;
+	return c->global.json ? print_json(&preset_list_table, &list, err)
+			      : cmd_egress_presets_print(&list, err);
+}
+
 const struct cmd cmd_egress_presets = {
-	CMD_USAGE("egress presets", "[--json]"),
+	CMD_USAGE("egress presets", "[--json] [--discover [--root DIR]]"),
+	CMD_OPTIONS(egress_presets_args, OPTS(presets_rows, 0)),
 	.help = "List the presets for egress policies; --json has their rules",
-	.op = OP_PRESET_LIST,
-	.print = cmd_egress_presets_print,
+	.more = "With --discover, read the configuration of apt, pip, uv, npm, cargo, go and "
+		"maven, and the variables of this shell, and print the hosts as the file of a "
+		"preset: 'cay egress presets --discover > /etc/cay/egress.d/packages.conf'. "
+		"Restart cayd to use it.",
+	.run = cmd_egress_presets_run,
 };

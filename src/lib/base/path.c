@@ -44,15 +44,14 @@ int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode)
 	return path_openat2(dirfd, path, flags, mode, RESOLVE_IN_ROOT);
 }
 
-int path_read(int dirfd, const char *path, struct buf *ret)
+/* O_NONBLOCK: opening a planted fifo must not hang */
+#define READ_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY)
+
+static int fd_read_file(int fd, struct buf *ret)
 {
-	/* O_NONBLOCK: opening a planted fifo must not hang */
-	auto_close int fd = path_open(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	size_t before = ret->len;
 	struct stat st;
 
-	if (fd < 0)
-		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -73,6 +72,20 @@ int path_read(int dirfd, const char *path, struct buf *ret)
 		if (n == 0)
 			return 0;
 	}
+}
+
+int path_read(int dirfd, const char *path, struct buf *ret)
+{
+	auto_close int fd = path_open(dirfd, path, READ_FLAGS, 0);
+
+	return fd < 0 ? fd : fd_read_file(fd, ret);
+}
+
+int path_read_in_root(int dirfd, const char *path, struct buf *ret)
+{
+	auto_close int fd = path_open_in_root(dirfd, path, READ_FLAGS, 0);
+
+	return fd < 0 ? fd : fd_read_file(fd, ret);
 }
 
 int fd_write_all(int fd, const void *p, size_t n)

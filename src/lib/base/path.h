@@ -17,6 +17,8 @@
 /* Append the file's content; -EFBIG when it is larger than the buffer allows,
  * -EINVAL when it is not a regular file. */
 [[nodiscard]] int path_read(int dirfd, const char *path, struct buf *ret);
+/* The same, with dirfd as the root: symlinks are followed but end inside. */
+[[nodiscard]] int path_read_in_root(int dirfd, const char *path, struct buf *ret);
 /* Replace a file so that a crash leaves the old or the new content, complete, and a success
  * survives power loss. name has no slash, dirfd is open for reading.  The temporary file is new and
  * has a random name, so writers do not collide and nothing planted is written through.  A crash may

@@ -5,11 +5,12 @@ import pathlib
 import random
 import re
 import shutil
+import subprocess
 import tempfile
 
 import pytest
 from cay import wait_for
-from conftest import tiny
+from conftest import BUILD, tiny
 from test_control import refused
 from test_tenants import asks
 
@@ -356,6 +357,17 @@ def test_presets_of_the_package_are_presets(own, presets):
         assert check(own, box, to, port) == ("deny", layer, rule)
     refused("egress_unavailable", create, own, {"presets": ["git"]})
     refused("invalid_argument", create, own, {"presets": ["packages"]})
+
+
+def test_a_preset_of_package_hosts_is_a_preset(own, presets, tmp_path):
+    (tmp_path / "etc/apt").mkdir(parents=True)
+    (tmp_path / "etc/apt/sources.list").write_text("deb http://deb.example/debian x main\ndeb https://192.0.2.7:8443/ x main\n")
+    done = subprocess.run([pathlib.Path(BUILD, "src/cli/cay"), "egress", "presets", "--discover", "--root", tmp_path], check=True, capture_output=True)
+    (presets / "packages.conf").write_bytes(done.stdout)
+    own.start_cayd()
+    found = {p["name"]: p for p in own.call("GET", "/v1/presets")["presets"]}["packages"]
+    assert found["help"] == "Hosts that package clients are configured with"
+    assert found["rules"] == ["allow deb.example 80", "allow 192.0.2.7/32 8443"]
 
 
 @pytest.mark.parametrize("name, text, says", [
