@@ -29,8 +29,8 @@ struct counter {
 
 /* Reasons that are no verdict about the connection; others are denials. */
 static const char *const failure_reasons[] = {
-	"client_left", "connect_failed", "hello_timeout", "log_unavailable", "no_address",
-	"no_memory",   "resolve_failed", "resolver_busy", "sandbox_ended",
+	"client_left", "connect_failed", "cut_by_request", "hello_timeout", "log_unavailable",
+	"no_address",  "no_memory",      "resolve_failed", "resolver_busy", "sandbox_ended",
 };
 
 static void counter_unlist(struct counter *c, struct egress_sandbox *sb)

@@ -12,6 +12,7 @@
  *	address.c     which addresses may be dialled
  *	flow.c        one connection: judged, resolved, dialled, copied
  *	decision-log.c  a chained record of each decision
+ *	flow-list.c   the connections of a sandbox, listed and cut for cayd
  *	count.c       what each sandbox uses; cayd gets it once a second
  *
  * A program inside a sandbox gets an address of its own for each name (egress/name-table.h).  A
@@ -36,7 +37,7 @@
 
 #define EGRESS_ADDRESS_LEN 16 /* IPv4 as ::ffff:a.b.c.d */
 #define SANDBOX_BUCKETS 1024
-#define SANDBOX_FLOWS_MAX 256
+#define SANDBOX_FLOWS_MAX EGRESS_FLOWS_MAX
 #define SANDBOX_FLOWS_PER_S 100
 #define SANDBOX_FLOWS_BURST 200
 #define SANDBOX_QUESTIONS_PER_S 200
@@ -149,8 +150,15 @@ void egress_sandbox_accept_flows(struct egress_sandbox *sb);
 void flow_judge_again(struct flow *f);
 void flow_cut(struct flow *f, const char *why);
 struct flow *flow_next(const struct flow *f);
+/* False: it was cut, and ends. */
+[[nodiscard]] bool flow_describe(const struct flow *f, struct egress_flow_row *ret);
 /* Bytes so far, of one that is connected. */
 void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down);
+
+/* flow-list.c: those of sb, which may be NULL; at most EGRESS_FLOWS_MAX rows. */
+size_t egress_sandbox_list_flows(const struct egress_sandbox *sb, struct egress_flow_row *ret);
+/* Reset those that match before it returns their number. */
+uint64_t egress_sandbox_cut_flows(struct egress_sandbox *sb, const struct egress_cut *which);
 
 /* resolve.c */
 #define RESOLVE_ADDRESSES_MAX 8

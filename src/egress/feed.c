@@ -15,6 +15,7 @@ struct feed_peer {
 	uv_poll_t poll;
 	int fd;
 	bool greeted;
+	struct buf out; /* a reply that the socket has no room for */
 };
 
 struct feed {
@@ -23,7 +24,8 @@ struct feed {
 	struct feed_peer *peer;
 	uint64_t round; /* of ALL; each begins another */
 	bool all;       /* between ALL and END */
-	char in[EGRESS_MESSAGE_MAX];
+	char in[EGRESS_MESSAGE_MAX], reply[EGRESS_MESSAGE_MAX];
+	struct egress_flow_row flows[EGRESS_FLOWS_MAX];
 };
 
 static void on_feed_peer_closed(uv_handle_t *h)
@@ -31,6 +33,7 @@ static void on_feed_peer_closed(uv_handle_t *h)
 	struct feed_peer *p = h->data;
 
 	cay_closep(&p->fd);
+	buf_fini(&p->out);
 	free(p);
 }
 
@@ -46,37 +49,73 @@ static void feed_peer_close(struct feed_peer *p, const char *why)
 	uv_close((uv_handle_t *)&p->poll, on_feed_peer_closed);
 }
 
-/* cayd reads replies as they come.  If it does not, close the connection: cayd connects again and
- * sends all sandboxes. */
-static void feed_reply(struct feed_peer *p, enum egress_kind kind, const struct id *sandbox,
-		       uint64_t generation)
+static void on_feed_peer_ready(uv_poll_t *h, int status, int events);
+
+/* While a reply waits for room, nothing is read. */
+static void feed_peer_poll(struct feed_peer *p)
 {
+	(void)uv_poll_start(&p->poll, p->out.len ? UV_WRITABLE : UV_READABLE, on_feed_peer_ready);
+}
+
+static void feed_send(struct feed_peer *p, const void *msg, size_t n)
+{
+	int r;
+
+	if (p->egress->feed->peer != p)
+		return;
+	r = p->out.len ? -EAGAIN : seqpacket_send(p->fd, msg, n, -EBADF);
+	if (r == -EAGAIN && !p->out.len && buf_append(&p->out, msg, n) >= 0)
+		feed_peer_poll(p);
+	else if (r < 0)
+		feed_peer_close(p, "it does not read");
+}
+
+static void feed_reply(struct feed_peer *p, enum egress_kind kind, const struct id *sandbox,
+		       uint64_t generation, struct slice body)
+{
+	struct feed *feed = p->egress->feed;
 	struct egress_message m = egress_message_init(kind, sandbox, generation);
 
-	if (p->egress->feed->peer == p && seqpacket_send(p->fd, &m, sizeof(m), -EBADF) < 0)
-		feed_peer_close(p, "it does not read");
+	memcpy(feed->reply, &m, sizeof(m));
+	if (body.n)
+		memcpy(feed->reply + sizeof(m), body.p, body.n);
+	feed_send(p, feed->reply, sizeof(m) + body.n);
 }
 
 static void feed_reply_applied(struct feed_peer *p, struct egress_sandbox *sb, uint64_t generation)
 {
-	struct {
-		struct egress_message head;
-		struct egress_counts counts;
-	} m = { egress_message_init(EGRESS_MSG_APPLIED, &sb->id, generation),
-		egress_sandbox_get_counts(sb) };
+	const struct egress_counts counts = egress_sandbox_get_counts(sb);
 
-	static_assert(sizeof(m) == sizeof(m.head) + sizeof(m.counts));
-	if (seqpacket_send(p->fd, &m, sizeof(m), -EBADF) < 0)
-		feed_peer_close(p, "it does not read");
-	else
-		sb->count.sent = m.counts;
+	sb->count.sent = counts;
+	feed_reply(p, EGRESS_MSG_APPLIED, &sb->id, generation,
+		   (struct slice){ (const char *)&counts, sizeof(counts) });
+}
+
+static void feed_answer_question(struct feed_peer *p, const struct egress_message *m,
+				 struct slice body)
+{
+	struct feed *feed = p->egress->feed;
+	struct egress_sandbox *sb = egress_sandbox_find(p->egress, &m->sandbox);
+	struct egress_cut which;
+	uint64_t n;
+
+	if (m->kind == EGRESS_MSG_CUT) {
+		memcpy(&which, body.p, sizeof(which));
+		n = egress_sandbox_cut_flows(sb, &which);
+		feed_reply(p, EGRESS_MSG_CUT_DONE, &m->sandbox, m->generation,
+			   (struct slice){ (const char *)&n, sizeof(n) });
+	} else {
+		n = egress_sandbox_list_flows(sb, feed->flows);
+		feed_reply(p, EGRESS_MSG_FLOWS, &m->sandbox, m->generation,
+			   (struct slice){ (const char *)feed->flows, n * sizeof(feed->flows[0]) });
+	}
 }
 
 bool feed_push(struct egress *e, const void *msg, size_t n)
 {
 	const struct feed_peer *p = e->feed->peer;
 
-	return p && p->greeted && seqpacket_send(p->fd, msg, n, -EBADF) >= 0;
+	return p && p->greeted && !p->out.len && seqpacket_send(p->fd, msg, n, -EBADF) >= 0;
 }
 
 /* The keeper's message on the socket it gave to cayd. */
@@ -141,7 +180,7 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 	}
 	if (m.kind == EGRESS_MSG_HELLO) {
 		p->greeted = true;
-		feed_reply(p, EGRESS_MSG_HELLO, NULL, 0);
+		feed_reply(p, EGRESS_MSG_HELLO, NULL, 0, (struct slice){});
 		counter_send_again(e);
 	} else if (m.kind == EGRESS_MSG_ALL) {
 		feed->round++;
@@ -154,6 +193,8 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		sb = egress_sandbox_find(e, &m.sandbox);
 		if (sb)
 			egress_sandbox_remove(sb);
+	} else if (m.kind == EGRESS_MSG_LIST_FLOWS || m.kind == EGRESS_MSG_CUT) {
+		feed_answer_question(p, &m, egress_message_body(feed->in, n));
 	} else {
 		r = feed_apply_sandbox(e, &m, egress_message_body(feed->in, n), fd);
 		sb = r < 0 ? NULL : egress_sandbox_find(e, &m.sandbox);
@@ -162,16 +203,32 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		if (sb)
 			feed_reply_applied(p, sb, m.generation);
 		else
-			feed_reply(p, EGRESS_MSG_REFUSED, &m.sandbox, m.generation);
+			feed_reply(p, EGRESS_MSG_REFUSED, &m.sandbox, m.generation,
+				   (struct slice){});
 	}
 }
 
-static void on_feed_peer_readable(uv_poll_t *h, int, int)
+static void feed_peer_send_waiting(struct feed_peer *p)
+{
+	int r = seqpacket_send(p->fd, p->out.data, p->out.len, -EBADF);
+
+	if (r == -EAGAIN)
+		return;
+	buf_clear(&p->out);
+	if (r < 0)
+		feed_peer_close(p, "it does not read");
+	else
+		feed_peer_poll(p);
+}
+
+static void on_feed_peer_ready(uv_poll_t *h, int, int)
 {
 	struct feed_peer *p = h->data;
 	struct feed *feed = p->egress->feed;
 
-	for (unsigned i = 0; i < FEED_BATCH && feed->peer == p; i++) {
+	if (feed->peer == p && p->out.len)
+		feed_peer_send_waiting(p);
+	for (unsigned i = 0; i < FEED_BATCH && feed->peer == p && !p->out.len; i++) {
 		auto_close int fd = -EBADF;
 		unsigned n_fds;
 		ssize_t n = seqpacket_receive(p->fd, feed->in, sizeof(feed->in), &fd, &n_fds);
@@ -205,13 +262,14 @@ static void on_feed_connection(uv_poll_t *h, int, int)
 		return;
 	}
 	p->egress = e;
+	p->out = BUF_INIT(EGRESS_MESSAGE_MAX);
 	p->fd = cay_take_fd(&fd);
 	p->poll.data = p;
 	if (e->feed->peer)
 		feed_peer_close(e->feed->peer, NULL);
 	e->feed->peer = p;
 	e->feed->all = false;
-	(void)uv_poll_start(&p->poll, UV_READABLE, on_feed_peer_readable);
+	feed_peer_poll(p);
 }
 
 int feed_open(struct egress *e, struct cay_err *err)

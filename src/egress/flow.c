@@ -31,7 +31,9 @@ struct flow {
 	struct egress_sandbox *sandbox;
 	struct flow *prev, *next; /* of the sandbox */
 	unsigned holds;           /* handles and callbacks that refer to it */
-	bool ended;
+	bool ended, cut;
+	enum egress_flow_state state;
+	uint64_t since_ns;     /* wall time */
 	struct host_name name; /* n is 0 for a connection to an address */
 	uint32_t address;      /* that it dialled */
 	uint16_t port;
@@ -63,6 +65,23 @@ void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down)
 	*ret_up = *ret_down = 0;
 	if (f->tunnel)
 		tunnel_get_moved(f->tunnel, ret_up, ret_down);
+}
+
+bool flow_describe(const struct flow *f, struct egress_flow_row *ret)
+{
+	if (f->cut)
+		return false;
+	*ret = (struct egress_flow_row){ .since_ns = f->since_ns,
+					 .port = f->port,
+					 .state = (uint16_t)f->state };
+	static_assert(sizeof(f->name.text) <= sizeof(ret->name));
+	memcpy(ret->name, f->name.text, sizeof(f->name.text));
+	if (f->n_dials)
+		memcpy(ret->address, f->to.addresses[f->n_dials - 1], sizeof(ret->address));
+	else if (!f->name.n)
+		address_from_v4(f->address, ret->address);
+	flow_get_moved(f, &ret->up, &ret->down);
+	return true;
 }
 
 static void flow_release(struct flow *f)
@@ -168,8 +187,9 @@ static void flow_end(struct flow *f)
 
 void flow_cut(struct flow *f, const char *why)
 {
-	if (f->ended)
+	if (f->ended || f->cut)
 		return;
+	f->cut = true;
 	flow_log_denial(f, why);
 	if (!f->tunnel)
 		egress_sandbox_count_refusal(f->sandbox, why);
@@ -243,6 +263,7 @@ static void flow_copy(struct flow *f, int fd, int family)
 		return;
 	}
 	f->tunnel = t;
+	f->state = EGRESS_FLOW_OPEN;
 	f->sandbox->count.ended.connected++;
 	if (e->may_splice)
 		tunnel_allow_splice(t);
@@ -321,6 +342,7 @@ static void on_flow_dial_timeout(uv_timer_t *t)
 
 static void flow_dial_next(struct flow *f)
 {
+	f->state = EGRESS_FLOW_CONNECTING;
 	while (f->n_dials < f->to.n && f->n_dials < DIALS_MAX) {
 		if (flow_dial_open(f, f->to.addresses[f->n_dials++]) >= 0) {
 			(void)uv_timer_start(&f->timer, on_flow_dial_timeout, DIAL_MS, 0);
@@ -372,6 +394,7 @@ static void flow_resolve(struct flow *f)
 		return;
 	}
 	f->holds++;
+	f->state = EGRESS_FLOW_RESOLVING;
 	(void)uv_timer_stop(&f->timer); /* the resolver has deadlines */
 	if (resolve_start(f->sandbox, &f->name, on_flow_resolved, f) < 0) {
 		f->holds--;
@@ -478,6 +501,7 @@ static struct flow *flow_new(struct egress_sandbox *sb, const struct sockaddr_in
 	*f = (struct flow){ .sandbox = sb,
 			    .next = sb->flows,
 			    .holds = 1, /* the timer */
+			    .since_ns = clk_wall_ns(sb->egress->clk),
 			    .address = ntohl(dialled->sin_addr.s_addr),
 			    .port = ntohs(dialled->sin_port),
 			    .hello = BUF_INIT(2 * CONN_READ) };

@@ -28,6 +28,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		      sizeof(struct egress_node_counts) + n * sizeof(struct egress_counts_row));
 		for (size_t i = 0; i < n; i++)
 			sum = egress_counts_get_row(body, i).counts;
+	} else if (m.kind == EGRESS_MSG_FLOWS) {
+		CHECK(egress_flows_count_rows(body) <= EGRESS_FLOWS_MAX);
+		for (size_t i = 0; i < egress_flows_count_rows(body); i++) {
+			const struct egress_flow_row row = egress_flows_get_row(body, i);
+
+			CHECK(strnlen(row.name, sizeof(row.name)) < sizeof(row.name));
+			CHECK(!strpbrk(row.name, "\"\\\n*/") && row.state < EGRESS_FLOW_NUM_STATES);
+		}
+	} else if (m.kind == EGRESS_MSG_CUT) {
+		struct egress_cut cut;
+
+		CHECK(from_cayd && body.n == sizeof(cut));
+		memcpy(&cut, body.p, sizeof(cut));
+		CHECK(strnlen(cut.name, sizeof(cut.name)) < sizeof(cut.name));
 	} else if (m.kind == EGRESS_MSG_APPLIED) {
 		memcpy(&sum, body.p, sizeof(sum));
 	}

@@ -45,6 +45,8 @@ static const struct {
 	{ "egress.get", "GET", "/v1/sandboxes/" SB "/egress", 1 },
 	{ "egress.put", "PUT", "/v1/sandboxes/" SB "/egress?if_generation=1", 1 },
 	{ "egress.check", "POST", "/v1/sandboxes/" SB "/egress/check", 1 },
+	{ "egress.flows", "GET", "/v1/sandboxes/" SB "/egress/flows", 1 },
+	{ "egress.cut", "POST", "/v1/sandboxes/" SB "/egress/cut", 1 },
 	{ "preset.list", "GET", "/v1/presets", 0 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.status", "GET", "/v1/status", 0 },

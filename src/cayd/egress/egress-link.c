@@ -10,7 +10,6 @@
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/policy.h"
 #include "egress/policy.h"
-#include "wire/egress-message.h"
 
 #define AGAIN_MS 200
 #define ATTACH_NS (10 * NS_PER_S) /* so long a sandbox waits for cay-egress */
@@ -24,7 +23,9 @@ struct egress_call {
 	struct id sandbox;
 	uint64_t generation;
 	uint64_t deadline_ns;
+	enum egress_kind reply; /* APPLIED, or that of a question */
 	egress_link_fn *fn;
+	egress_answer_fn *answer; /* of a question, instead of fn */
 	void *arg;
 };
 
@@ -47,6 +48,7 @@ struct egress_link {
 	unsigned n_attaching; /* of the sandboxes that this connection began with */
 	bool complete;        /* END was sent */
 	struct egress_call *calls, **last_call;
+	uint64_t n_questions;
 	struct egress_attach *waiting;
 	struct egress_outgoing *queue, **last_queued;
 	unsigned n_queued;
@@ -71,7 +73,7 @@ static void egress_fail_unavailable(struct cay_err *err)
 }
 
 static void egress_call_finish(struct egress_link *l, struct egress_call **at,
-			       const struct cay_err *outcome)
+			       const struct cay_err *outcome, struct slice body)
 {
 	struct egress_call *call = *at;
 
@@ -80,6 +82,8 @@ static void egress_call_finish(struct egress_link *l, struct egress_call **at,
 		l->last_call = at;
 	if (call->fn)
 		call->fn(call->arg, outcome);
+	if (call->answer)
+		call->answer(call->arg, outcome, body);
 	free(call);
 }
 
@@ -113,7 +117,7 @@ static void egress_link_disconnect(struct egress_link *l, const char *why)
 		egress_queue_drop(l);
 	egress_fail_unavailable(&err);
 	while (l->calls)
-		egress_call_finish(l, &l->calls, &err);
+		egress_call_finish(l, &l->calls, &err, (struct slice){});
 }
 
 static void on_egress_link_ready(uv_poll_t *p, int status, int events);
@@ -171,6 +175,13 @@ static void egress_link_send_plain(struct egress_link *l, enum egress_kind kind,
 	egress_link_send(l, &m, (struct slice){}, -EBADF);
 }
 
+static void egress_link_expect(struct egress_link *l, struct egress_call *call)
+{
+	call->deadline_ns = clk_boot_ns(l->cayd->clk) + ANSWER_NS;
+	*l->last_call = call;
+	l->last_call = &call->next;
+}
+
 /* Takes fd, the socket of VERB_NET, or none. */
 static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn *fn, void *arg)
 {
@@ -195,14 +206,42 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 	}
 	m = egress_message_init(EGRESS_MSG_SANDBOX, &sb->info.id, sandbox_egress_generation(sb));
 	m.tenant = sb->info.tenant;
-	*call = (struct egress_call){
-		.sandbox = sb->info.id, .generation = m.generation, .fn = fn, .arg = arg
-	};
-	call->deadline_ns = clk_boot_ns(l->cayd->clk) + ANSWER_NS;
-	*l->last_call = call;
-	l->last_call = &call->next;
+	*call = (struct egress_call){ .sandbox = sb->info.id,
+				      .generation = m.generation,
+				      .reply = EGRESS_MSG_APPLIED,
+				      .fn = fn,
+				      .arg = arg };
+	egress_link_expect(l, call);
 	sb->attached_to = l->connection;
 	egress_link_send(l, &m, (struct slice){ body.data, body.len }, fd);
+}
+
+void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
+		     egress_answer_fn *fn, void *arg)
+{
+	struct egress_link *l = sb->cayd->egress_link;
+	struct egress_call *call = egress_link_has(sb) ? calloc(1, sizeof(*call)) : NULL;
+	struct egress_message m;
+	struct cay_err err = {};
+
+	if (!call) {
+		if (egress_link_has(sb))
+			(void)cay_no_memory(&err);
+		else
+			egress_fail_unavailable(&err);
+		fn(arg, &err, (struct slice){});
+		return;
+	}
+	m = egress_message_init(kind, &sb->info.id, ++l->n_questions);
+	*call = (struct egress_call){
+		.sandbox = sb->info.id,
+		.generation = m.generation,
+		.reply = kind == EGRESS_MSG_CUT ? EGRESS_MSG_CUT_DONE : EGRESS_MSG_FLOWS,
+		.answer = fn,
+		.arg = arg,
+	};
+	egress_link_expect(l, call);
+	egress_link_send(l, &m, body, -EBADF);
 }
 
 static void egress_link_send_end_if_complete(struct egress_link *l)
@@ -371,7 +410,13 @@ static void egress_link_attach_all(struct egress_link *l)
 	egress_attach_waiting(l);
 }
 
-/* A reply to SANDBOX. */
+static bool egress_call_is_for(const struct egress_call *call, const struct egress_message *m)
+{
+	return id_eq(&call->sandbox, &m->sandbox) && call->generation == m->generation &&
+	       (call->reply == m->kind ||
+		(call->reply == EGRESS_MSG_APPLIED && m->kind == EGRESS_MSG_REFUSED));
+}
+
 static void egress_link_handle_reply(struct egress_link *l, const struct egress_message *m,
 				     struct slice body)
 {
@@ -380,17 +425,17 @@ static void egress_link_handle_reply(struct egress_link *l, const struct egress_
 	struct egress_counts counts;
 	struct cay_err err = {};
 
-	while (*at && (!id_eq(&(*at)->sandbox, &m->sandbox) || (*at)->generation != m->generation))
+	while (*at && !egress_call_is_for(*at, m))
 		at = &(*at)->next;
 	if (!*at)
 		return; /* of a sandbox that has ended */
 	if (m->kind == EGRESS_MSG_REFUSED) {
 		(void)cay_fail(&err, CAY_E_EGRESS, "cay-egress cannot use the policy; see its log");
-	} else if (sb) {
+	} else if (sb && m->kind == EGRESS_MSG_APPLIED) {
 		memcpy(&counts, body.p, sizeof(counts));
 		egress_counts_receive_one(sb, &counts);
 	}
-	egress_call_finish(l, at, &err);
+	egress_call_finish(l, at, &err, body);
 }
 
 static void egress_link_handle(struct egress_link *l, const struct egress_message *m,

@@ -3,6 +3,7 @@
 #include "auth/key.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/handlers.h"
+#include "cayd/egress/destination.h"
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/policy.h"
 #include "cayd/sandbox/record.h"
@@ -155,29 +156,6 @@ void op_egress_put(struct cayd *c, struct request *rq)
 }
 
 /* Checking */
-
-struct egress_destination {
-	struct host_name name; /* or, with n 0, */
-	uint32_t address;
-};
-
-static int egress_destination_parse(const char *text, struct egress_destination *ret,
-				    struct cay_err *err)
-{
-	struct egress_target target;
-
-	*ret = (struct egress_destination){};
-	if (host_name_parse(slice_of(text), &ret->name) == 0)
-		return 0;
-	*ret = (struct egress_destination){};
-	if (egress_target_parse(slice_of(text), &target, NULL) < 0 ||
-	    target.kind != EGRESS_TO_NET || target.prefix != 32)
-		return cay_fail_field(err, CAY_E_INVALID, "to",
-				      "expected a name such as api.example.com, or an IPv4 "
-				      "address");
-	ret->address = target.net;
-	return 0;
-}
 
 static bool egress_destination_is_special(const struct egress_destination *to)
 {

@@ -275,6 +275,60 @@ const struct cmd cmd_egress_check = {
 	.print = cmd_egress_check_print,
 };
 
+static int egress_flow_format_target(const void *row, struct buf *out)
+{
+	const struct egress_flow *f = row;
+	const char *to = f->name ? f->name : f->address;
+
+	return buf_printf(out, "%s:%llu", to ? to : "-", (unsigned long long)f->port);
+}
+
+const struct cmd cmd_egress_flows = {
+	CMD_USAGE("egress flows", "[--json] SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	.help = "List the open connections out of a sandbox",
+	.op = OP_EGRESS_FLOWS,
+	CMD_COLUMNS({ "TO", NULL, AS_VALUE, egress_flow_format_target }, { "ADDRESS", "address" },
+		    { "STATE", "state" }, { "SINCE", "since", AS_AGE },
+		    { "SENT", "up_bytes", AS_SIZE }, { "RECEIVED", "down_bytes", AS_SIZE }),
+};
+
+static const struct opt cut_rows[] = {
+	{ "port", 'p', OPT_U64, offsetof(struct egress_cut_spec, port), .min = 1, .max = 65535,
+	  .arg = "N", .help = "Cut those to this port only" },
+};
+
+static int cmd_egress_cut_prepare(struct cli *, void *args, const struct opt_words *,
+				  struct api_call *, struct cay_err *)
+{
+	struct egress_cut_spec *spec = args;
+
+	spec->has_port = spec->port > 0;
+	return 0;
+}
+
+static int cmd_egress_cut_print(const void *reply, struct cay_err *)
+{
+	const struct egress_cut_done *done = reply;
+
+	print_note("%llu connections cut", (unsigned long long)done->connections);
+	return 0;
+}
+
+const struct cmd cmd_egress_cut = {
+	CMD_USAGE("egress cut", "[--port N] [--json] SANDBOX [NAME]"),
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	CMD_OPTIONS(egress_cut_spec, OPTS(cut_rows, 0)),
+	.operand_at = { 0, OPERAND_AT(egress_cut_spec, to) },
+	.help = "Reset the open connections of a sandbox to NAME, or all of them",
+	.more = "The policy stays as it is: a program may connect again. 'cay egress deny' "
+		"prevents "
+		"it.",
+	.prepare = cmd_egress_cut_prepare,
+	.op = OP_EGRESS_CUT,
+	.print = cmd_egress_cut_print,
+};
+
 static int cmd_egress_presets_print(const void *reply, struct cay_err *err)
 {
 	const struct preset_list *list = reply;

@@ -68,6 +68,8 @@ static const char *const egress_actions[] = {
 	[EGRESS_SPEC_NUM_ACTIONS] = NULL,
 };
 static const char *const egress_layers[] = { "node", "tenant", "template", "sandbox", NULL };
+static const char *const egress_flow_states[] = { "checking", "resolving", "connecting", "open",
+						  NULL };
 static const char *const on_exits[] = { "keep", "end", NULL };
 static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };

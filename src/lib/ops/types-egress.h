@@ -53,6 +53,28 @@ struct egress_checked {
 	const char *text, *reason;
 };
 
+/* An open connection; name is NULL for one to an address, address before it is dialled. */
+struct egress_flow {
+	const char *name, *address;
+	uint64_t port, since_ns, up_bytes, down_bytes;
+	unsigned state; /* enum egress_flow_state of wire/egress-message.h */
+};
+
+struct egress_flow_list {
+	struct field_list flows; /* struct egress_flow */
+};
+
+/* Which connections to cut. */
+struct egress_cut_spec {
+	const char *to;
+	uint64_t port;
+	bool has_port;
+};
+
+struct egress_cut_done {
+	uint64_t connections;
+};
+
 struct preset_info {
 	const char *name, *help;
 	struct field_texts rules;

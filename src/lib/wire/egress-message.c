@@ -8,6 +8,8 @@
 	(sizeof(struct egress_node_counts) + \
 	 EGRESS_COUNTS_ROWS_MAX * sizeof(struct egress_counts_row))
 
+#define FLOWS_MAX (EGRESS_FLOWS_MAX * sizeof(struct egress_flow_row))
+
 /* A body of at least body_min bytes and at most body_max; what exceeds body_min is rows of
  * body_row bytes. */
 static const struct {
@@ -33,8 +35,22 @@ static const struct {
 				.body_min = sizeof(struct egress_node_counts),
 				.body_row = sizeof(struct egress_counts_row),
 				.body_max = COUNTS_MAX },
+	[EGRESS_MSG_LIST_FLOWS] = { .from_cayd = true, .has_sandbox = true },
+	[EGRESS_MSG_FLOWS] = { .from_egress = true,
+			       .has_sandbox = true,
+			       .body_row = sizeof(struct egress_flow_row),
+			       .body_max = FLOWS_MAX },
+	[EGRESS_MSG_CUT] = { .from_cayd = true,
+			     .has_sandbox = true,
+			     .body_min = sizeof(struct egress_cut),
+			     .body_max = sizeof(struct egress_cut) },
+	[EGRESS_MSG_CUT_DONE] = { .from_egress = true,
+				  .has_sandbox = true,
+				  .body_min = sizeof(uint64_t),
+				  .body_max = sizeof(uint64_t) },
 };
 static_assert(sizeof(struct egress_message) + COUNTS_MAX <= EGRESS_MESSAGE_MAX);
+static_assert(sizeof(struct egress_message) + FLOWS_MAX <= EGRESS_MESSAGE_MAX);
 
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation)
@@ -64,6 +80,39 @@ static bool egress_body_has_size(enum egress_kind kind, size_t n)
 	       (n == min || (row && (n - min) % row == 0));
 }
 
+/* Characters of host names, ended by 0. */
+static bool egress_name_is_valid(const char name[static EGRESS_NAME_SIZE])
+{
+	size_t n = 0;
+
+	while (n < EGRESS_NAME_SIZE && name[n]) {
+		const char c = name[n++];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-' && c != '_' &&
+		    c != '.')
+			return false;
+	}
+	return n < EGRESS_NAME_SIZE;
+}
+
+static bool egress_body_is_valid(enum egress_kind kind, struct slice body)
+{
+	struct egress_cut cut;
+
+	if (kind == EGRESS_MSG_CUT) {
+		memcpy(&cut, body.p, sizeof(cut));
+		return egress_name_is_valid(cut.name) && !cut.zero && !(cut.name[0] && cut.address);
+	}
+	for (size_t i = 0; kind == EGRESS_MSG_FLOWS && i < egress_flows_count_rows(body); i++) {
+		const struct egress_flow_row row = egress_flows_get_row(body, i);
+
+		if (!egress_name_is_valid(row.name) || row.state >= EGRESS_FLOW_NUM_STATES ||
+		    row.zero)
+			return false;
+	}
+	return true;
+}
+
 int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_cayd)
 {
 	struct egress_message m;
@@ -85,7 +134,7 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 	if (policy ? !id_is_valid(&m.tenant, ID_TENANT) || !m.generation
 		   : !egress_id_is_zero(&m.tenant))
 		return -EPROTO;
-	return 0;
+	return egress_body_is_valid(m.kind, egress_message_body(msg, n)) ? 0 : -EPROTO;
 }
 
 struct slice egress_message_body(const void *msg, size_t n)
@@ -106,6 +155,19 @@ struct egress_counts_row egress_counts_get_row(struct slice body, size_t i)
 	struct egress_counts_row row;
 
 	memcpy(&row, body.p + sizeof(struct egress_node_counts) + i * sizeof(row), sizeof(row));
+	return row;
+}
+
+size_t egress_flows_count_rows(struct slice body)
+{
+	return body.n / sizeof(struct egress_flow_row);
+}
+
+struct egress_flow_row egress_flows_get_row(struct slice body, size_t i)
+{
+	struct egress_flow_row row;
+
+	memcpy(&row, body.p + i * sizeof(row), sizeof(row));
 	return row;
 }
 

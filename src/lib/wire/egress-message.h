@@ -15,6 +15,9 @@
  * sandboxes that have changed.  SANDBOX has what cayd knows: a cay-egress that was restarted goes
  * on from there, and another one from its own counts, which APPLIED has.
  *
+ * LIST_FLOWS and CUT are questions about one sandbox, numbered by cayd; the reply, FLOWS or
+ * CUT_DONE, has the number.
+ *
  * SEQPACKET messages of this machine's byte order.  cayd does not trust the replies. */
 #include "base/id.h"
 #include "base/str.h"
@@ -22,7 +25,7 @@
 #define EGRESS_DIR "egress" /* in paths.run and in paths.state */
 #define EGRESS_SOCKET EGRESS_DIR "/egress.sock"
 #define EGRESS_MAGIC UINT32_C(0x45594143) /* "CAYE" */
-#define EGRESS_ABI 2
+#define EGRESS_ABI 3
 #define EGRESS_MESSAGE_MAX KIB(96)
 
 enum egress_kind {
@@ -34,6 +37,10 @@ enum egress_kind {
 	EGRESS_MSG_APPLIED, /* followed by struct egress_counts */
 	EGRESS_MSG_REFUSED, /* the sandbox has no listeners, or the message cannot be used */
 	EGRESS_MSG_COUNTS,  /* followed by struct egress_node_counts and rows of sandboxes */
+	EGRESS_MSG_LIST_FLOWS,
+	EGRESS_MSG_FLOWS,    /* followed by rows of open connections */
+	EGRESS_MSG_CUT,      /* followed by struct egress_cut */
+	EGRESS_MSG_CUT_DONE, /* they are reset; followed by their number, 64 bits */
 	EGRESS_MSG_NUM
 };
 
@@ -41,7 +48,7 @@ struct egress_message {
 	uint32_t magic;
 	uint16_t kind;
 	uint16_t number;
-	uint64_t generation; /* of the policy */
+	uint64_t generation; /* of the policy, or the number of the question */
 	struct id sandbox;
 	struct id tenant;
 };
@@ -72,6 +79,38 @@ struct egress_counts_row {
 static_assert(sizeof(struct egress_counts_row) == 80);
 #define EGRESS_COUNTS_ROWS_MAX 512
 
+#define EGRESS_NAME_SIZE 256
+
+/* In the order of egress_flow_states in ops/schemas.c. */
+enum egress_flow_state {
+	EGRESS_FLOW_CHECKING, /* waits for the first bytes of the program */
+	EGRESS_FLOW_RESOLVING,
+	EGRESS_FLOW_CONNECTING,
+	EGRESS_FLOW_OPEN,
+	EGRESS_FLOW_NUM_STATES
+};
+
+/* An open connection.  The name is "" for one to an address. */
+struct egress_flow_row {
+	char name[EGRESS_NAME_SIZE];
+	uint8_t address[16]; /* it is connected to, or will be; IPv4 as ::ffff:a.b.c.d; or 0 */
+	uint64_t since_ns;   /* wall time */
+	uint64_t up, down;
+	uint16_t port;
+	uint16_t state; /* enum egress_flow_state */
+	uint32_t zero;
+};
+static_assert(sizeof(struct egress_flow_row) == 304);
+#define EGRESS_FLOWS_MAX 256 /* of a sandbox */
+
+/* Which connections: all, or those to a name or an address, or to a port. */
+struct egress_cut {
+	char name[EGRESS_NAME_SIZE]; /* "": to any */
+	uint32_t address;            /* of those without a name, in host byte order; 0: any */
+	uint16_t port;               /* 0: any */
+	uint16_t zero;
+};
+
 /* Write the head of a message that has no tenant. */
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation);
@@ -83,6 +122,9 @@ struct slice egress_message_body(const void *msg, size_t n);
 /* Of the body of COUNTS: how many rows, and one of them. */
 size_t egress_counts_count_rows(struct slice body);
 struct egress_counts_row egress_counts_get_row(struct slice body, size_t i);
+/* The same for FLOWS. */
+size_t egress_flows_count_rows(struct slice body);
+struct egress_flow_row egress_flows_get_row(struct slice body, size_t i);
 /* Take over what has grown, and the present value of `open`. */
 void egress_counts_raise(struct egress_counts *c, const struct egress_counts *now);
 #endif

@@ -446,7 +446,7 @@ def test_one_tenant_cannot_take_all_connections(net, tmp_path):
 def test_cay_egress_accepts_cayd_only(node):
     """As another user of the group, whom the directory lets in."""
     path = str(node.run / "egress" / "egress.sock")
-    hello = struct.pack("<IHHQ16s16s", 0x45594143, 1, 2, 0, bytes(16), bytes(16))
+    hello = struct.pack("<IHHQ16s16s", 0x45594143, 1, 3, 0, bytes(16), bytes(16))
     script = f"""
 import os, socket
 os.setgroups([{cay.CONTROL_UID}]); os.setgid({cay.EGRESS_UID + 1}); os.setuid({cay.EGRESS_UID + 1})

@@ -152,6 +152,8 @@ def walk(me, w):
     refused("conflict", me, "PUT", f"/v1/sandboxes/{box}/egress?if_generation=1", {})
     me.call("GET", f"/v1/sandboxes/{box}/egress")
     me.call("POST", f"/v1/sandboxes/{box}/egress/check", {"to": "a.example"})
+    me.call("GET", f"/v1/sandboxes/{box}/egress/flows")
+    me.call("POST", f"/v1/sandboxes/{box}/egress/cut", {"to": "a.example", "port": 443})
     me.call("GET", "/v1/presets")
     # commands
     me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; printf '\\377' >&2; exit 3"]})

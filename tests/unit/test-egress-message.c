@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What cayd and cay-egress send each other: the bounds of each message, and names that are none. */
+#include "unit.h"
+#include "wire/egress-message.h"
+
+static struct {
+	struct egress_message head;
+	char body[EGRESS_MESSAGE_MAX];
+} m;
+
+/* Whether a message of this kind is valid with the first n bytes of the body. */
+static bool message_is_valid(enum egress_kind kind, size_t n)
+{
+	const bool of_cayd = kind == EGRESS_MSG_CUT || kind == EGRESS_MSG_LIST_FLOWS;
+	struct id sandbox = {};
+
+	assert_int_equal(id_generate(ID_SANDBOX, 0, 0, &sandbox), 0);
+	m.head = kind == EGRESS_MSG_COUNTS ? egress_message_init(kind, NULL, 0)
+					   : egress_message_init(kind, &sandbox, 7);
+	assert_true(egress_message_check(&m, sizeof(m.head) + n, 1, of_cayd) < 0);
+	assert_true(egress_message_check(&m, sizeof(m.head) + n, 0, !of_cayd) < 0);
+	return egress_message_check(&m, sizeof(m.head) + n, 0, of_cayd) == 0;
+}
+
+static void test_sizes(void **)
+{
+	const size_t node = sizeof(struct egress_node_counts);
+	const size_t row = sizeof(struct egress_counts_row), flow = sizeof(struct egress_flow_row);
+	const struct {
+		enum egress_kind kind;
+		size_t n;
+		bool valid;
+	} rows[] = {
+		{ EGRESS_MSG_COUNTS, node, true },
+		{ EGRESS_MSG_COUNTS, node - 1, false },
+		{ EGRESS_MSG_COUNTS, node + 1, false },
+		{ EGRESS_MSG_COUNTS, node + EGRESS_COUNTS_ROWS_MAX * row, true },
+		{ EGRESS_MSG_COUNTS, node + (EGRESS_COUNTS_ROWS_MAX + 1) * row, false },
+		{ EGRESS_MSG_FLOWS, 0, true },
+		{ EGRESS_MSG_FLOWS, flow - 1, false },
+		{ EGRESS_MSG_FLOWS, EGRESS_FLOWS_MAX * flow, true },
+		{ EGRESS_MSG_FLOWS, (EGRESS_FLOWS_MAX + 1) * flow, false },
+		{ EGRESS_MSG_CUT, sizeof(struct egress_cut), true },
+		{ EGRESS_MSG_CUT, sizeof(struct egress_cut) - 1, false },
+		{ EGRESS_MSG_CUT, sizeof(struct egress_cut) + 1, false },
+		{ EGRESS_MSG_CUT_DONE, sizeof(uint64_t), true },
+		{ EGRESS_MSG_CUT_DONE, 0, false },
+		{ EGRESS_MSG_LIST_FLOWS, 0, true },
+		{ EGRESS_MSG_LIST_FLOWS, 1, false },
+		{ EGRESS_MSG_APPLIED, sizeof(struct egress_counts), true },
+		{ EGRESS_MSG_APPLIED, 0, false },
+		{ EGRESS_MSG_REFUSED, 0, true },
+		{ EGRESS_MSG_REFUSED, 1, false },
+	};
+
+	memset(m.body, 0, sizeof(m.body));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		row_check(i, message_is_valid(rows[i].kind, rows[i].n) == rows[i].valid);
+}
+
+static void test_names(void **)
+{
+	static const struct {
+		const char *name;
+		bool valid;
+	} rows[] = {
+		{ "api.example.com", true },
+		{ "_dmarc.xn--a-1.example", true },
+		{ "", true },
+		{ "API.example.com", false },
+		{ "a b", false },
+		{ "a\"b", false },
+		{ "*.example.com", false },
+		{ "\xc3\xa4.example", false },
+	};
+	struct egress_flow_row row = {};
+	struct egress_cut cut = {};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		memset(m.body, 0, sizeof(m.body));
+		memcpy(m.body + sizeof(row), rows[i].name, strlen(rows[i].name)); /* the second */
+		row_check(i, message_is_valid(EGRESS_MSG_FLOWS, 2 * sizeof(row)) == rows[i].valid);
+		memset(m.body, 0, sizeof(m.body));
+		memcpy(m.body, rows[i].name, strlen(rows[i].name));
+		row_check(i, message_is_valid(EGRESS_MSG_CUT, sizeof(cut)) == rows[i].valid);
+	}
+	memset(row.name, 'a', sizeof(row.name)); /* without an end */
+	memcpy(m.body, &row, sizeof(row));
+	assert_false(message_is_valid(EGRESS_MSG_FLOWS, sizeof(row)));
+	assert_false(message_is_valid(EGRESS_MSG_CUT, sizeof(cut)));
+	row = (struct egress_flow_row){ .state = EGRESS_FLOW_NUM_STATES };
+	memcpy(m.body, &row, sizeof(row));
+	assert_false(message_is_valid(EGRESS_MSG_FLOWS, sizeof(row)));
+	cut = (struct egress_cut){ .name = "a.example", .address = 1 };
+	memcpy(m.body, &cut, sizeof(cut));
+	assert_false(message_is_valid(EGRESS_MSG_CUT, sizeof(cut)));
+}
+
+/* They only grow, and never beyond the largest number of a reply. */
+static void test_counts(void **)
+{
+	struct egress_counts c = { .open = 3, .denied = 5, .up = 7 };
+
+	egress_counts_raise(&c,
+			    &(struct egress_counts){ .open = 1, .denied = 4, .up = UINT64_MAX });
+	assert_int_equal(c.open, 1);
+	assert_int_equal(c.denied, 5);
+	assert_int_equal(c.up, INT64_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes),
+					    cmocka_unit_test(test_names),
+					    cmocka_unit_test(test_counts) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
