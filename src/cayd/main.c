@@ -51,7 +51,7 @@
  *
  * - edges come first: a client whose request is answered finds that every edge has the new
  *   state, and no edge lets a request into a sandbox that is ending.  The same holds for
- *   revoked tokens: edges refuse them before the reply says so.
+ *   revoked tokens: edges refuse them before the reply says so, and to exports.
  * - the slot of a create is freed before the effect begins; the next create starts from a
  *   timer and never inside this one.
  * - an event is queued after the row of its state: the journal writes in order, so a
@@ -69,6 +69,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STEPPED, pool_sandbox_changed },
 	{ SANDBOX_RESTORED, pool_adopt_sandbox },
 	{ SANDBOX_REVOKED, edge_push_sandbox },
+	{ SANDBOX_EXPORTED, edge_push_sandbox },
 };
 
 /*

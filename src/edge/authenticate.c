@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "auth/export-token.h"
 #include "auth/jwt.h"
 #include "auth/key.h"
 #include "edge/edge.h"
@@ -269,8 +270,8 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 	return !known_jwt_find(e->known_jwts, hash, clk_wall_ns(e->clk) / NS_PER_MS, &jwt);
 }
 
-/* "GET target&token=...", created by tree.link.  The token ends the target and everything before it
- * is signed, so there is nothing to parse. */
+/* "GET target&token=...", created by tree.link or export.create.  The token ends the target and
+ * everything before it is signed or hashed, so there is nothing to parse. */
 static bool credential_find_link(const struct http_head *h, struct slice *target,
 				 struct slice *text)
 {
@@ -285,6 +286,44 @@ static bool credential_find_link(const struct http_head *h, struct slice *target
 	return memcmp(target->p + target->n, lead, sizeof(lead) - 1) == 0;
 }
 
+/* The sandbox that the target names by its id: control writes no other URLs. */
+static const struct control_state_sandbox *export_find_sandbox(struct edge *e, struct slice target)
+{
+	static const char lead[] = "/v1/sandboxes/";
+	struct id id;
+
+	if (target.n < sizeof(lead) - 1 + ID_TEXT_LEN ||
+	    memcmp(target.p, lead, sizeof(lead) - 1) != 0 ||
+	    id_parse(ID_SANDBOX, (struct slice){ target.p + sizeof(lead) - 1, ID_TEXT_LEN }, &id) <
+		    0)
+		return NULL;
+	return control_state_find_sandbox(e->control_state, &id);
+}
+
+/* The same refusal for a path that was never exported, a revoked export and a sandbox that has
+ * ended or never was: it does not say which. */
+static int authenticate_export(struct edge *e, struct slice target, struct actor *ret,
+			       struct credential *by, struct cay_err *err)
+{
+	const struct control_state_sandbox *s = export_find_sandbox(e, target);
+
+	*by = (struct credential){ .kind = CREDENTIAL_EXPORT, .until_ms = PUSH_NEVER };
+	export_tag(target, by->hash);
+	if (!s || !control_state_has_export(e->control_state, &s->id, by->hash)) {
+		*by = (struct credential){ .until_ms = PUSH_NEVER };
+		(void)cay_fail(err, CAY_E_FORBIDDEN,
+			       "this is not exported, or not any more: each URL is for one path");
+		cay_err_hint(err, "ask its owner to export it again (export.create, 'cay export "
+				  "add'); an export ends when it is revoked and with its sandbox");
+		return -EACCES;
+	}
+	by->sandbox = s->id;
+	*ret = (struct actor){
+		.tenant = s->tenant, .sandbox = s->id, .one_sandbox = true, .scope = SCOPE_READ
+	};
+	return 0;
+}
+
 int authenticate_request(struct edge *e, const struct http_head *head, bool suspect,
 			 struct actor *ret, struct credential *ret_by, struct cay_err *err)
 {
@@ -292,6 +331,9 @@ int authenticate_request(struct edge *e, const struct http_head *head, bool susp
 	struct slice text, target;
 	int r;
 
+	if (credential_find_link(head, &target, &text) &&
+	    credential_has_prefix(text, SLICE(EXPORT_TOKEN_PREFIX)))
+		return authenticate_export(e, head->target, ret, ret_by, err);
 	if (credential_find_link(head, &target, &text))
 		return authenticate_token(e, text, &target, now_s, ret, ret_by, err);
 	r = credential_find_bearer(head, &text, err);

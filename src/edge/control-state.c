@@ -3,10 +3,12 @@
 
 #include <assert.h>
 
+#include "auth/export-token.h"
 #include "ops/op.h"
 
 static_assert(PUSH_STATES == SB_NUM_STATES);
 static_assert(PUSH_SCOPES == SCOPE_NUM);
+static_assert(PUSH_EXPORT_TAG == EXPORT_TAG_LEN);
 
 #define BUCKETS 16384
 
@@ -110,6 +112,7 @@ static bool control_state_remove_sandbox(struct control_state *t, struct control
 	control_state_set_name(t, s, (const uint8_t[PUSH_NAME_TAG]){});
 	t->n_sandboxes--;
 	free(s->revoked);
+	free(s->exports);
 	free(s);
 	return true;
 }
@@ -184,6 +187,29 @@ static int control_state_add_revoked(struct control_state *t, const struct push 
 	return 0;
 }
 
+/* Only the last record changes their number: until then those of before are valid, less the ones
+ * that are overwritten. */
+static int control_state_set_exports(struct control_state *t, const struct push *p)
+{
+	struct control_state_sandbox *s = *control_state_sandbox_slot(t, &p->id);
+
+	if (!s)
+		return 0;
+	s->exports_seen = true;
+	if (!p->number) {
+		s->n_exports = 0;
+		return 0;
+	}
+	if (!s->exports)
+		s->exports = calloc(PUSH_EXPORTS_MAX, sizeof(*s->exports));
+	if (!s->exports)
+		return -ENOMEM;
+	memcpy(s->exports[(size_t)2 * p->value], p->secret, 2 * sizeof(*s->exports));
+	if (p->value == (p->number - 1) / 2)
+		s->n_exports = p->number;
+	return 0;
+}
+
 /* Keys are looked up by hash, but removed by id. */
 static void control_state_remove_key_by_id(struct control_state *t, const struct id *id)
 {
@@ -254,7 +280,7 @@ static void control_state_begin_sync(struct control_state *t)
 		t->signers[i].seen = false;
 	for (size_t i = 0; i < BUCKETS; i++) {
 		for (struct control_state_sandbox *s = t->sandboxes[i]; s; s = s->next)
-			s->seen = false;
+			s->seen = s->exports_seen = false;
 		for (struct control_state_key *k = t->keys[i]; k; k = k->next)
 			k->seen = false;
 	}
@@ -263,6 +289,9 @@ static void control_state_begin_sync(struct control_state *t)
 static void control_state_finish_sync(struct control_state *t)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {
+		for (struct control_state_sandbox *s = t->sandboxes[i]; s; s = s->next)
+			if (!s->exports_seen)
+				s->n_exports = 0;
 		for (struct control_state_sandbox **at = &t->sandboxes[i]; *at;)
 			if ((*at)->seen || (*at)->gone || !control_state_remove_sandbox(t, at))
 				at = &(*at)->next;
@@ -303,6 +332,8 @@ int control_state_apply(struct control_state *t, const struct push *p)
 		return control_state_update_sandbox(t, p);
 	case PUSH_REVOKED:
 		return control_state_add_revoked(t, p);
+	case PUSH_EXPORTS:
+		return control_state_set_exports(t, p);
 	case PUSH_KEY:
 		return control_state_update_key(t, p);
 	case PUSH_KEY_GROUP:
@@ -385,6 +416,17 @@ bool control_state_token_is_revoked(struct control_state *t, const struct id *sa
 		if (memcmp(s->revoked[i], nonce, sizeof(s->revoked[i])) == 0)
 			return true;
 	return false;
+}
+
+bool control_state_has_export(struct control_state *t, const struct id *sandbox,
+			      const uint8_t tag[static PUSH_EXPORT_TAG])
+{
+	const struct control_state_sandbox *s = control_state_find_sandbox(t, sandbox);
+	bool found = false;
+
+	for (uint32_t i = 0; s && i < s->n_exports; i++)
+		found |= export_tag_equals(s->exports[i], tag);
+	return found;
 }
 
 void control_state_enter_sandbox(struct control_state *t, struct control_state_sandbox *s)

@@ -24,10 +24,12 @@ struct control_state_sandbox {
 	uint8_t name_tag[PUSH_NAME_TAG]; /* zero: no name */
 	uint64_t epoch;                  /* older tokens are revoked */
 	uint8_t (*revoked)[8];           /* PUSH_REVOKED_MAX nonces, zero when unused; or NULL */
-	uint32_t n_requests;             /* in progress */
-	bool changed;                    /* n_requests is not reported yet */
-	bool gone;                       /* removed by control, requests are still in progress */
-	bool seen;                       /* since the last PUSH_ALL */
+	uint8_t (*exports)[PUSH_EXPORT_TAG]; /* n_exports tags, of PUSH_EXPORTS_MAX; or NULL */
+	uint32_t n_exports;
+	uint32_t n_requests;     /* in progress */
+	bool changed;            /* n_requests is not reported yet */
+	bool gone;               /* removed by control, requests are still in progress */
+	bool seen, exports_seen; /* since the last PUSH_ALL */
 	struct control_state_sandbox *next, *next_named, *prev_changed, *next_changed;
 };
 
@@ -75,6 +77,9 @@ uint32_t control_state_epoch(const struct control_state *t);
 /* Whether a token was revoked.  False for an unknown sandbox. */
 bool control_state_token_is_revoked(struct control_state *t, const struct id *sandbox,
 				    uint32_t epoch, const uint8_t nonce[static 8]);
+/* Whether it has an export with this tag.  False for an unknown sandbox. */
+bool control_state_has_export(struct control_state *t, const struct id *sandbox,
+			      const uint8_t tag[static PUSH_EXPORT_TAG]);
 
 /* Count a request to a sandbox.  The pointer stays valid from enter to leave. */
 void control_state_enter_sandbox(struct control_state *t, struct control_state_sandbox *s);

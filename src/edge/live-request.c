@@ -20,6 +20,8 @@ static bool credential_is_valid(const struct edge *e, const struct credential *p
 		       p->epoch >= control_state_epoch(e->control_state) &&
 		       !control_state_token_is_revoked(e->control_state, &p->sandbox, p->epoch,
 						       p->nonce);
+	case CREDENTIAL_EXPORT:
+		return control_state_has_export(e->control_state, &p->sandbox, p->hash);
 	case CREDENTIAL_NONE:
 	case CREDENTIAL_JWT:
 	case CREDENTIAL_KINDS:

@@ -22,6 +22,7 @@ enum credential_kind {
 	CREDENTIAL_KEY,
 	CREDENTIAL_TOKEN,
 	CREDENTIAL_JWT,
+	CREDENTIAL_EXPORT,
 	CREDENTIAL_KINDS
 };
 
@@ -29,7 +30,7 @@ enum credential_kind {
 struct credential {
 	enum credential_kind kind;
 	uint64_t until_ms; /* unix; PUSH_NEVER */
-	uint8_t hash[32];  /* of a key */
+	uint8_t hash[32];  /* of a key; of an export, its tag */
 	uint8_t signer;    /* of a token: the key that signed it, and its generation */
 	uint32_t signer_generation, epoch;
 	uint8_t nonce[8];

@@ -112,7 +112,7 @@ static void route_to_control(struct edge *e, struct request *rq)
 		told[conf.n_headers++] = (struct relay_header){ "Authorization", proof };
 	}
 	/* the URL the client used; its Host is checked (admission_host_is_ours()) */
-	if (rq->match.op == &ops[OP_TREE_LINK] &&
+	if ((rq->match.op == &ops[OP_TREE_LINK] || rq->match.op == &ops[OP_EXPORT_CREATE]) &&
 	    buf_printf(&origin, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.handle = &a->hold;

@@ -130,4 +130,5 @@ ASKS = {
     "tree.put": [by_query("PUT", "/tree", TAR, "inner")],
     "tree.import": [by_body("/import", to="imported"), by_body("/import", "to", "imported", **HERE)],
     "tree.link": [by_body("/link")],
+    "export.create": [by_body("/exports")],
 }

@@ -12,7 +12,7 @@ WORDS = {"service": "web", "pid": "2", "port": "8080", "run": "1"}
 # What anybody may read.
 PUBLIC = {"system.health": "/v1/health", "system.openapi": "/v1/openapi.json",
           "system.docs": "/docs", "system.llms": "/llms.txt", "system.tools": "/tools.json"}
-NEEDED = {"file.glob": "?pattern=x", "upload.put": "?group=none&name=x", "upload.list": "?group=none", "upload.delete": "?group=none&name=x"}
+NEEDED = {"file.glob": "?pattern=x", "export.delete": "?path=x", "upload.put": "?group=none&name=x", "upload.list": "?group=none", "upload.delete": "?group=none&name=x"}
 
 
 def words(name, path):

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "auth/export-token.h"
 #include "auth/key.h"
 #include "edge/edge.h"
 #include "text/base64.h"
@@ -243,6 +244,58 @@ static void the_table_of_known_jwts_is_bounded(void **)
 	assert_in_range(found, KNOWN_JWTS / 2, KNOWN_JWTS);
 }
 
+#define BOX "sb000000000000000000000001"
+
+static int get(const char *method, const char *target, const char *credential)
+{
+	static struct http_head head;
+
+	head = (struct http_head){ .method = slice_of(method),
+				   .target = slice_of(target),
+				   .n_headers = credential ? 1 : 0 };
+	head.headers[0].name = SLICE("Authorization");
+	head.headers[0].value = slice_of(credential ? credential : "");
+	err = (struct cay_err){};
+	return authenticate_request(&edge, &head, true, &who, &by, &err);
+}
+
+static void an_export_is_one_target(void **)
+{
+	static const uint8_t random[EXPORT_TOKEN_RANDOM] = { 9 };
+	struct push box = { .kind = PUSH_SANDBOX, .value = SB_RUNNING, .tenant = A_TENANT };
+	struct push one = { .kind = PUSH_EXPORTS, .number = 1 };
+	char token[TOKEN_TEXT_LEN + 1], url[300], other[300];
+
+	export_token_format(random, token);
+	assert_int_equal(strlen(token), TOKEN_TEXT_LEN);
+	assert_int_equal(id_parse(ID_SANDBOX, SLICE(BOX), &box.id), 0);
+	one.id = box.id;
+	assert_true(snprintf(url, sizeof(url), "/v1/sandboxes/%s/files/content?path=x&token=%s",
+			     BOX, token) > 0);
+	export_tag(slice_of(url), one.secret);
+	assert_int_equal(get("GET", url, NULL), -EACCES);
+	assert_int_equal(control_state_apply(edge.control_state, &box), 0);
+	assert_int_equal(get("GET", url, NULL), -EACCES);
+	assert_int_equal(err.code, CAY_E_FORBIDDEN);
+	assert_int_equal(control_state_apply(edge.control_state, &one), 0);
+	assert_int_equal(get("GET", url, NULL), 0);
+	assert_true(who.one_sandbox && who.scope == SCOPE_READ && id_eq(&who.sandbox, &box.id) &&
+		    id_eq(&who.tenant, &box.tenant));
+	assert_int_equal(by.kind, CREDENTIAL_EXPORT);
+	/* another path, another sandbox, another method, beside a key, as one */
+	for (size_t at = 0; at < strlen(url); at++) {
+		memcpy(other, url, sizeof(url));
+		other[at] ^= 1;
+		assert_true(get("GET", other, NULL) < 0);
+	}
+	assert_true(get("PUT", url, NULL) < 0);
+	assert_true(get("GET", url, "Bearer x") < 0);
+	assert_true(ask(token, false) < 0);
+	/* and nothing that is too short for one */
+	assert_true(get("GET", url + strlen(url) - TOKEN_TEXT_LEN - 7, NULL) < 0);
+	assert_true(get("GET", "", NULL) < 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +305,7 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(a_known_jwt_costs_nothing, begin, end),
 		cmocka_unit_test(suspects_have_a_quarter_of_the_time),
+		cmocka_unit_test_setup_teardown(an_export_is_one_target, begin, end),
 		cmocka_unit_test_setup_teardown(the_table_of_known_jwts_is_bounded, begin, end),
 	};
 

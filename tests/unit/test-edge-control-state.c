@@ -342,6 +342,106 @@ static void what_is_taken_back_stays_so(void **)
 	control_state_free(t);
 }
 
+static int say_exports(struct control_state *t, unsigned pair, unsigned number, const char *first,
+		       const char *second)
+{
+	struct push p = { .kind = PUSH_EXPORTS,
+			  .value = (uint8_t)pair,
+			  .number = number,
+			  .id = make_id(ID_SANDBOX, 1) };
+
+	memcpy(p.secret, first, strlen(first));
+	memcpy(p.secret + PUSH_EXPORT_TAG, second, strlen(second));
+	return control_state_apply(t, &p);
+}
+
+/* Of one letter each; those that are known of a to e. */
+static const char *known_exports(struct control_state *t, unsigned sandbox)
+{
+	static char known[6];
+	struct id id = make_id(ID_SANDBOX, (uint8_t)sandbox);
+	size_t n = 0;
+
+	for (char c = 'a'; c <= 'e'; c++) {
+		uint8_t tag[PUSH_EXPORT_TAG] = { (uint8_t)c };
+
+		if (control_state_has_export(t, &id, tag))
+			known[n++] = c;
+	}
+	known[n] = 0;
+	return known;
+}
+
+static void exports_are_those_that_were_said(void **)
+{
+	struct control_state *t = control_state_new();
+	uint8_t none[PUSH_EXPORT_TAG] = {};
+	struct id one = make_id(ID_SANDBOX, 1);
+
+	assert_int_equal(say_exports(t, 0, 1, "a", ""), 0); /* of one that is gone */
+	assert_int_equal(sandbox(t, 1, 1, SB_RUNNING), 0);
+	assert_int_equal(sandbox(t, 2, 1, SB_RUNNING), 0);
+	assert_string_equal(known_exports(t, 1), "");
+	assert_int_equal(say_exports(t, 0, 1, "a", ""), 0);
+	assert_string_equal(known_exports(t, 1), "a");
+	assert_string_equal(known_exports(t, 2), "");
+	assert_false(control_state_has_export(t, &one, none));
+	/* more of them: none before the last record */
+	assert_int_equal(say_exports(t, 0, 4, "a", "b"), 0);
+	assert_string_equal(known_exports(t, 1), "a");
+	assert_int_equal(say_exports(t, 1, 4, "c", "d"), 0);
+	assert_string_equal(known_exports(t, 1), "abcd");
+	/* b goes: no other is missing on the way */
+	assert_int_equal(say_exports(t, 0, 3, "a", "c"), 0);
+	assert_string_equal(known_exports(t, 1), "acd");
+	assert_int_equal(say_exports(t, 1, 3, "d", ""), 0);
+	assert_string_equal(known_exports(t, 1), "acd");
+	assert_false(control_state_has_export(t, &one, none));
+	/* what stood behind is not there again when there are more */
+	assert_int_equal(say_exports(t, 0, 1, "a", ""), 0);
+	assert_int_equal(say_exports(t, 0, 3, "a", "b"), 0);
+	assert_string_equal(known_exports(t, 1), "a");
+	assert_int_equal(say_exports(t, 1, 3, "e", ""), 0);
+	assert_string_equal(known_exports(t, 1), "abe");
+	/* a change of state leaves them; its end does not */
+	assert_int_equal(sandbox(t, 1, 1, SB_PAUSED), 0);
+	assert_string_equal(known_exports(t, 1), "abe");
+	assert_int_equal(say_exports(t, 0, 0, "", ""), 0);
+	assert_string_equal(known_exports(t, 1), "");
+	assert_int_equal(say_exports(t, 0, 1, "b", ""), 0);
+	assert_int_equal(sandbox(t, 1, 1, SB_TERMINATED), 0);
+	assert_string_equal(known_exports(t, 1), "");
+	control_state_free(t);
+}
+
+/* One that was revoked while this edge had no connection is not said again. */
+static void an_export_that_is_not_said_again_is_revoked(void **)
+{
+	struct control_state *t = control_state_new();
+	struct control_state_sandbox *s;
+
+	assert_int_equal(sandbox(t, 1, 1, SB_RUNNING), 0);
+	assert_int_equal(say_exports(t, 0, 2, "a", "b"), 0);
+	assert_int_equal(say(t, PUSH_ALL), 0);
+	assert_int_equal(sandbox(t, 1, 1, SB_RUNNING), 0);
+	assert_string_equal(known_exports(t, 1), "ab"); /* while it is said */
+	assert_int_equal(say_exports(t, 0, 1, "b", ""), 0);
+	assert_int_equal(say(t, PUSH_END), 0);
+	assert_string_equal(known_exports(t, 1), "b");
+	assert_int_equal(say(t, PUSH_ALL), 0);
+	assert_int_equal(sandbox(t, 1, 1, SB_RUNNING), 0);
+	assert_int_equal(say(t, PUSH_END), 0);
+	assert_string_equal(known_exports(t, 1), "");
+	/* nor has a sandbox any that is gone and only kept by its requests */
+	assert_int_equal(say_exports(t, 0, 1, "a", ""), 0);
+	s = find(t, 1);
+	control_state_enter_sandbox(t, s);
+	assert_int_equal(sandbox(t, 1, 1, SB_TERMINATED), 0);
+	assert_string_equal(known_exports(t, 1), "");
+	control_state_leave_sandbox(t, s);
+	control_state_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +454,8 @@ int main(void)
 		cmocka_unit_test(it_has_bounds),
 		cmocka_unit_test(tokens_have_two_keys),
 		cmocka_unit_test(what_is_taken_back_stays_so),
+		cmocka_unit_test(exports_are_those_that_were_said),
+		cmocka_unit_test(an_export_that_is_not_said_again_is_revoked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

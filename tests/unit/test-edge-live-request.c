@@ -208,6 +208,25 @@ static void who_is_inside_ends_with_the_sandbox(void **)
 	control_state_leave_sandbox(edge.control_state, to);
 }
 
+static void who_has_an_export_ends_with_it(void **)
+{
+	struct credential by_export = { .kind = CREDENTIAL_EXPORT,
+					.until_ms = PUSH_NEVER,
+					.hash = { 5 },
+					.sandbox = a_box.id };
+	struct push one = { .kind = PUSH_EXPORTS, .number = 1, .id = a_box.id, .secret = { 5 } };
+	struct live_request g;
+
+	assert_int_equal(control_state_apply(edge.control_state, &one), 0);
+	enter(&g, &by_export, NULL);
+	look(5);
+	assert_int_equal(cuts, 0);
+	one.secret[0]++;
+	assert_int_equal(control_state_apply(edge.control_state, &one), 0);
+	look(2);
+	assert_int_equal(cuts, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +240,7 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(tokens_end_when_their_key_is_over, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_inside_ends_with_the_sandbox, begin, end),
+		cmocka_unit_test_setup_teardown(who_has_an_export_ends_with_it, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

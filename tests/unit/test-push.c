@@ -23,6 +23,7 @@ static const struct push good[] = {
 	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
 	{ PUSH_REVOKED, .value = 15, .id = SANDBOX, .secret = "nonce 8" },
 	{ PUSH_KEY_GROUP, .id = A_KEY, .secret = "a group's name of 32 characters" },
+	{ PUSH_EXPORTS, .value = 31, .number = 64, .id = SANDBOX, .secret = "two tags" },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -92,6 +93,8 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_REVOKED, 56, 80 },
 		{ PUSH_KEY_GROUP, 1, 17 },
 		{ PUSH_KEY_GROUP, 32, 48 },
+		{ PUSH_EXPORTS, 1, 17 },
+		{ PUSH_EXPORTS, 32, 48 },
 	};
 	uint8_t in[PUSH_SIZE];
 	struct push p;
@@ -126,6 +129,9 @@ static void values_have_bounds(void **)
 		{ PUSH_REVOKED, 0, 0 },
 		{ PUSH_REVOKED, 15, 0 },
 		{ PUSH_REVOKED, 16, -EPROTO },
+		{ PUSH_EXPORTS, 0, 0 },
+		{ PUSH_EXPORTS, 31, 0 },
+		{ PUSH_EXPORTS, 32, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;
@@ -161,6 +167,28 @@ static void a_port_is_one(void **)
 	}
 }
 
+static void exports_come_in_pairs(void **)
+{
+	static const struct {
+		uint8_t value;
+		uint32_t number;
+		int want;
+	} cases[] = {
+		{ 0, 0, 0 },   { 1, 0, -EPROTO }, { 0, 1, 0 },         { 1, 1, -EPROTO },
+		{ 0, 2, 0 },   { 1, 2, -EPROTO }, { 1, 3, 0 },         { 2, 3, -EPROTO },
+		{ 30, 64, 0 }, { 31, 64, 0 },     { 31, 62, -EPROTO }, { 31, 65, -EPROTO },
+	};
+	struct push p = good[PUSH_EXPORTS - 1], back;
+	uint8_t in[PUSH_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		p.value = cases[i].value;
+		p.number = cases[i].number;
+		push_encode(&p, in);
+		row_check(i, push_decode(in, &back) == cases[i].want);
+	}
+}
+
 /* Nobody's key is none, not half of one. */
 static void who_was_refused_may_have_no_key(void **)
 {
@@ -186,6 +214,7 @@ int main(void)
 		cmocka_unit_test(what_a_kind_does_not_carry_is_zero),
 		cmocka_unit_test(values_have_bounds),
 		cmocka_unit_test(a_port_is_one),
+		cmocka_unit_test(exports_come_in_pairs),
 		cmocka_unit_test(who_was_refused_may_have_no_key),
 	};
 

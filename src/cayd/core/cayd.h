@@ -63,6 +63,7 @@ struct cayd {
 	struct images *images;
 	struct pull *pulls; /* under way */
 	struct tree_import_job *tree_imports;
+	struct export_call *export_calls;
 	struct uploads *uploads;
 	struct previews *previews;
 	struct registries *registries;

@@ -6,6 +6,7 @@
 #include "cayd/core/listener-socket.h"
 #include "cayd/edge/edge-report.h"
 #include "cayd/tenant/api-key.h"
+#include "cayd/tenant/exports.h"
 #include "cayd/tenant/revoke.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/tenant/token.h"
@@ -156,6 +157,7 @@ static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sand
 	key_name_tag(sb->info.name, what.secret + PUSH_GROUP_TAG);
 	edge_peer_append(p, &what);
 	revoked_emit_push_records(sb, edge_peer_append, p);
+	exports_emit_push_records(sb, edge_peer_append, p);
 }
 
 static void edge_peer_send_snapshot(struct edge_push_peer *p)
@@ -163,7 +165,8 @@ static void edge_peer_send_snapshot(struct edge_push_peer *p)
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
 
 	static_assert(sizeof(CAY_VERSION) <= sizeof(hello.secret));
-	static_assert(PUSH_QUEUE_MAX > SANDBOXES_MOST * (1 + PUSH_REVOKED_MAX) * PUSH_SIZE);
+	static_assert(PUSH_QUEUE_MAX >
+		      SANDBOXES_MOST * (1 + PUSH_REVOKED_MAX + PUSH_EXPORTS_MAX / 2) * PUSH_SIZE);
 	edge_peer_append(p, &hello);
 	edge_peer_append(p, &(struct push){ .kind = PUSH_ALL });
 	for (struct sandbox *sb = sandboxes_newest(p->all->cayd->sandboxes); sb; sb = sb->older)

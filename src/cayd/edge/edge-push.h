@@ -11,7 +11,7 @@
  */
 #include "cayd/sandbox/sandbox.h"
 
-#define PUSH_QUEUE_MAX MIB(48) /* larger than any snapshot */
+#define PUSH_QUEUE_MAX MIB(128) /* larger than any snapshot */
 #define PUSH_PEERS_MAX 256
 
 struct edge_push;

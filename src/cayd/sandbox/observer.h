@@ -17,6 +17,7 @@ enum sandbox_notice {
 	SANDBOX_STEPPED,       /* any event was applied and its effect has begun */
 	SANDBOX_RESTORED,      /* read from the journal at start, not in the table yet */
 	SANDBOX_REVOKED,       /* its tokens were revoked; the row is not queued yet */
+	SANDBOX_EXPORTED,      /* its exports have changed; the row is not queued yet */
 };
 
 struct sandbox_observer {

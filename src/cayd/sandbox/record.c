@@ -23,7 +23,8 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .has_wanted = sb->resize.has_wanted,
 				    .epoch = sb->epoch,
 				    .has_epoch = sb->epoch > SANDBOX_FIRST_EPOCH,
-				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
+				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) },
+				    .exports = sandbox_list_exports(sb) };
 	struct jw w = jw_to(out);
 
 	if (sb->egress) {

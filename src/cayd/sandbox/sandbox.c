@@ -310,6 +310,7 @@ static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 static void sandbox_free(struct sandbox *sb)
 {
 	free(sb->revoked);
+	sandbox_exports_free(sb->exports);
 	sandbox_egress_free(sb->egress);
 	arena_fini(&sb->arena);
 	arena_fini(&sb->labels_arena);
@@ -613,7 +614,9 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
 	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
 		    0 ||
-	    revoked_restore(sb, &record->revoked) < 0 || sandbox_restore_egress(sb, record) < 0) {
+	    revoked_restore(sb, &record->revoked) < 0 ||
+	    sandbox_set_exports(sb, &record->exports) < 0 ||
+	    sandbox_restore_egress(sb, record) < 0) {
 		sandbox_free(sb);
 		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid sandbox");
 	}

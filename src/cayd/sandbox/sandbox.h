@@ -15,6 +15,7 @@
 #include "life/life.h"
 #include "ops/idempotency-key.h"
 #include "wire/egress-message.h"
+#include "wire/push.h"
 
 #define SANDBOX_FIRST_EPOCH 1
 #define SANDBOX_FIRST_GENERATION 1 /* of its egress policy */
@@ -29,6 +30,14 @@ struct sandbox_egress {
 	struct arena arena;
 };
 
+/* Paths of it that anyone with their URL can download (ADR 0085). */
+struct sandbox_exports {
+	struct export_record *v; /* in the arena, oldest first; a path has one */
+	size_t n;
+	uint8_t tags[PUSH_EXPORTS_MAX][PUSH_EXPORT_TAG]; /* as edges know them */
+	struct arena arena;
+};
+
 struct sandbox {
 	struct life life;
 	struct sandbox_info info; /* texts live in the arena, labels in theirs */
@@ -39,13 +48,14 @@ struct sandbox {
 	struct cay_err failure;                         /* why it could not be started */
 	uint64_t seq;                                   /* grows with each create */
 	uint32_t uid_range;
-	uint8_t image[32];             /* digest */
-	uint32_t epoch;                /* tokens of an older epoch are void */
-	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
-	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
-	struct sandbox_egress *egress; /* NULL: nowhere, and its template has no policy */
-	uint64_t attached_to;          /* the connection to cay-egress that has its listeners */
-	bool other_boot;               /* the journal has it from before the machine started */
+	uint8_t image[32];               /* digest */
+	uint32_t epoch;                  /* tokens of an older epoch are void */
+	struct revoked_token *revoked;   /* REVOKED_MAX of them, or NULL */
+	struct sandbox_exports *exports; /* NULL: it had none since cayd started */
+	struct id cgroup_tenant;         /* whose cgroup holds it: a claim does not move it */
+	struct sandbox_egress *egress;   /* NULL: nowhere, and its template has no policy */
+	uint64_t attached_to;            /* the connection to cay-egress that has its listeners */
+	bool other_boot;                 /* the journal has it from before the machine started */
 
 	/* sandbox.c, waiters.c, transition.c */
 	struct cayd *cayd;
@@ -204,6 +214,16 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 [[nodiscard]] int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
 				     const struct egress_spec *template, uint64_t generation);
 void sandbox_egress_free(struct sandbox_egress *egress);
+/* Replace its exports by copies of these; -ENOMEM leaves them as they are. */
+[[nodiscard]] int sandbox_set_exports(struct sandbox *sb, const struct field_list *records);
+void sandbox_exports_free(struct sandbox_exports *exports);
+/* Of struct export_record; empty if there are none. */
+struct field_list sandbox_list_exports(const struct sandbox *sb);
+/* Append the target of its URL. */
+[[nodiscard]] int export_target_format(const struct id *sandbox, const struct export_record *e,
+				       struct buf *ret);
+/* Where its relative paths begin: the working directory of its image, as PID 1 was told. */
+const char *sandbox_workspace(const struct sandbox *sb);
 /* Of an ended sandbox: drop what no reader needs (variables, services, entrypoint). */
 void sandbox_drop_private(struct sandbox *sb);
 /* Whether a client may set these labels. */

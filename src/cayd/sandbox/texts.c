@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* texts - what a sandbox keeps in its arena, and what remains of it once it ends */
+#include "auth/export-token.h"
+#include "cayd/core/init-call.h"
+#include "cayd/image/image.h"
 #include "cayd/sandbox/sandbox.h"
 
 /* An ended sandbox: its public texts without the labels. */
 #define ENDED_MAX KIB(128)
 #define EGRESS_ARENA_MAX KIB(256)
+#define EXPORTS_ARENA_MAX KIB(512)
+/* Of an export: each byte of its path may be percent-encoded. */
+#define TARGET_MAX (3 * KIB(6) + 512)
+static_assert(PUSH_EXPORT_TAG == EXPORT_TAG_LEN);
 
 static const char *text_copy(struct arena *arena, const char *text)
 {
@@ -107,6 +114,73 @@ int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
 	return 0;
 }
 
+const char *sandbox_workspace(const struct sandbox *sb)
+{
+	const struct image *image = image_by_digest(sb->cayd->images, sb->image);
+
+	return image && image->config.cwd ? image->config.cwd : "/";
+}
+
+int export_target_format(const struct id *sandbox, const struct export_record *e, struct buf *ret)
+{
+	int r = tree_target_format(sandbox, e->info.type == EXPORT_DIR ? "tar" : NULL, e->info.path,
+				   e->info.path_b64, ret);
+
+	return r < 0 ? r : buf_printf(ret, "&token=%s", e->token);
+}
+
+void sandbox_exports_free(struct sandbox_exports *exports)
+{
+	if (exports)
+		arena_fini(&exports->arena);
+	free(exports);
+}
+
+static int exports_compute_tags(const struct sandbox *sb, struct sandbox_exports *to)
+{
+	auto_buf target = BUF_INIT(TARGET_MAX);
+
+	for (size_t i = 0; i < to->n; i++) {
+		buf_clear(&target);
+		if (export_target_format(&sb->info.id, &to->v[i], &target) < 0)
+			return -ENOMEM;
+		export_tag((struct slice){ target.data, target.len }, to->tags[i]);
+	}
+	return 0;
+}
+
+int sandbox_set_exports(struct sandbox *sb, const struct field_list *records)
+{
+	struct sandbox_exports *fresh;
+	struct field_list copy = {};
+	int r;
+
+	if (records->n > PUSH_EXPORTS_MAX)
+		return -ENOMEM;
+	if (!records->n && !sb->exports)
+		return 0;
+	fresh = calloc(1, sizeof(*fresh));
+	if (!fresh)
+		return -ENOMEM;
+	fresh->arena = ARENA_INIT_SMALL(EXPORTS_ARENA_MAX);
+	r = field_list_copy(&export_record_table, records, &fresh->arena, &copy);
+	fresh->v = copy.v;
+	fresh->n = copy.n;
+	if (r < 0 || exports_compute_tags(sb, fresh) < 0) {
+		sandbox_exports_free(fresh);
+		return -ENOMEM;
+	}
+	sandbox_exports_free(sb->exports);
+	sb->exports = fresh;
+	return 0;
+}
+
+struct field_list sandbox_list_exports(const struct sandbox *sb)
+{
+	return sb->exports ? (struct field_list){ sb->exports->v, sb->exports->n }
+			   : (struct field_list){};
+}
+
 void sandbox_drop_private(struct sandbox *sb)
 {
 	struct sandbox_info info = sb->info;
@@ -133,4 +207,5 @@ void sandbox_drop_private(struct sandbox *sb)
 	sb->entrypoint = (struct field_texts){};
 	sb->services = (struct field_list){};
 	sandbox_egress_free(cay_take(sb->egress));
+	sandbox_exports_free(cay_take(sb->exports));
 }

@@ -2,7 +2,9 @@
 #include "cayd/tenant/revoke.h"
 #include "cayd/core/handlers.h"
 
+#include "auth/export-token.h"
 #include "auth/preview.h"
+#include "cayd/tenant/exports.h"
 #include "cayd/tenant/token.h"
 
 void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg)
@@ -81,6 +83,19 @@ static int revoked_add(struct sandbox *sb, const struct token *t, uint64_t now_s
 	return 0;
 }
 
+/* token: "&token=" and the secret, which says which one; a path is not looked at. */
+static int revoke_export(struct sandbox *sb, struct slice token, struct cay_err *err)
+{
+	const struct field_list all = sandbox_list_exports(sb);
+	const struct export_record *rows = all.v;
+
+	(void)slice_cut(&token, '=');
+	for (size_t i = 0; i < all.n; i++)
+		if (slice_eq(token, slice_of(rows[i].token)))
+			return sandbox_remove_export(sb, &rows[i]) < 0 ? cay_no_memory(err) : 0;
+	return cay_fail_field(err, CAY_E_INVALID, "link", "not an export of this sandbox now");
+}
+
 static int revoke_one_token(struct cayd *c, struct sandbox *sb, const char *link,
 			    struct cay_err *err)
 {
@@ -88,8 +103,12 @@ static int revoke_one_token(struct cayd *c, struct sandbox *sb, const char *link
 	struct token_keys keys;
 	struct token t = {};
 	struct cay_err why = {};
+	struct slice token;
 	int r;
 
+	/* a link to a path of that name is none: in a path '&' and '=' are percent-encoded */
+	if (revoke_text_find(slice_of(link), "&token=" EXPORT_TOKEN_PREFIX, &token))
+		return revoke_export(sb, token, err);
 	token_signer_get_valid_keys(c, &keys);
 	r = revoke_token_parse(slice_of(link), &keys, now_s, &t, &why);
 	explicit_bzero(&keys, sizeof(keys));
@@ -103,6 +122,8 @@ static int revoke_all_tokens(struct sandbox *sb, struct cay_err *err)
 {
 	if (sb->epoch == UINT32_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "tokens of this sandbox were revoked too often");
+	if (sandbox_set_exports(sb, &(struct field_list){}) < 0)
+		return cay_no_memory(err);
 	sb->epoch++;
 	if (sb->revoked)
 		memset(sb->revoked, 0, REVOKED_MAX * sizeof(*sb->revoked));

@@ -303,9 +303,7 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	return r;
 }
 
-/* The origin of links: edge.public_url, else how the client has reached the edge; empty for
- * requests at the operator's socket. */
-static struct slice tree_link_find_origin(const struct cayd *c, const struct request *rq)
+struct slice link_find_origin(const struct cayd *c, const struct request *rq)
 {
 	struct slice told = http_header_find(rq->head, ACTOR_ORIGIN);
 
@@ -319,7 +317,7 @@ void op_tree_link(struct cayd *c, struct request *rq)
 	const struct tree_link *q = rq->body;
 	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
 	auto_buf url = BUF_INIT(LINK_MAX), target = BUF_INIT(LINK_MAX);
-	struct slice origin = tree_link_find_origin(c, rq);
+	struct slice origin = link_find_origin(c, rq);
 	struct tree_linked made = {};
 	struct cay_err err = {};
 

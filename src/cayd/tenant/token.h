@@ -32,5 +32,8 @@ void token_signer_get_valid_keys(const struct cayd *c, struct token_keys *ret);
 /* The last second of a link or preview that is valid for ttl_ms from now. */
 [[nodiscard]] int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
 					    struct cay_err *err);
+/* The origin of links: edge.public_url, else how the client has reached the edge; empty for
+ * requests at the operator's socket. */
+struct slice link_find_origin(const struct cayd *c, const struct request *rq);
 
 #endif

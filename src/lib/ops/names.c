@@ -10,6 +10,7 @@ const struct op_tag op_tags[] = {
 	{ "shell", "Shells", "Persistent bash sessions in a sandbox" },
 	{ "file", "Files", "Files of a sandbox" },
 	{ "tree", "Trees", "Directories as archives, in and out" },
+	{ "export", "Exports", "Paths of a sandbox that anyone with their URL can download" },
 	{ "process", "Processes", "Processes of a sandbox" },
 	{ "port", "Ports", "Listening ports of a sandbox" },
 	{ "egress", "Egress", "Where the connections of a sandbox may go" },

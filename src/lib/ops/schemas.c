@@ -113,6 +113,9 @@ static const char *const find_types[] = { "file", "directory", "any", NULL };
 static const char *const link_formats[] = {
 	[LINK_TAR] = "tar", [LINK_TAR_GZ] = "tar.gz", [LINK_FILE] = "file", NULL
 };
+static const char *const export_types[] = {
+	[EXPORT_FILE] = "file", [EXPORT_DIR] = "directory", [EXPORT_NUM_TYPES] = NULL
+};
 static const char *const tree_formats[] = { [TREE_TAR] = "tar", [TREE_TAR_GZ] = "tar.gz", NULL };
 static const char *const file_events[] = { "ready",    "created",    "modified", "closed",
 					   "deleted",  "moved_from", "moved_to", "attrib",

@@ -262,6 +262,31 @@ struct tree_linked {
 	uint64_t expires_ns;
 };
 
+enum export_type { EXPORT_FILE, EXPORT_DIR, EXPORT_NUM_TYPES };
+
+struct export_path {
+	const char *path, *path_b64;
+};
+
+struct export_info {
+	const char *path, *path_b64; /* absolute */
+	unsigned type;               /* enum export_type */
+	uint64_t size;               /* of a file, when it was exported */
+	bool has_size;
+	uint64_t created_ns;
+	const char *url; /* only in the reply that creates it */
+};
+
+/* In the journal. */
+struct export_record {
+	struct export_info info;
+	const char *token;
+};
+
+struct export_list {
+	struct field_list exports; /* struct export_info */
+};
+
 struct upload_put_query {
 	const char *group, *name, *sha256;
 	bool has_size;

@@ -233,6 +233,7 @@ struct sandbox_record {
 	uint64_t epoch;
 	bool has_epoch;
 	struct field_list revoked; /* struct revoked */
+	struct field_list exports; /* struct export_record */
 	struct egress_record egress;
 	bool has_egress;
 };

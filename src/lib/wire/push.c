@@ -13,6 +13,7 @@ static const struct {
 	bool number, time;
 	bool port; /* number is one */
 	bool flag; /* number is 0 or 1 */
+	bool pair; /* value is one of the pairs that number has */
 	enum id_noun id;
 	bool no_id; /* or none */
 	bool tenant;
@@ -59,6 +60,12 @@ static const struct {
 			   .values = PUSH_REVOKED_MAX,
 			   .id = ID_SANDBOX,
 			   .secret = 8 },
+	[PUSH_EXPORTS] = { .known = true,
+			   .values = PUSH_EXPORTS_MAX / 2,
+			   .number = true,
+			   .pair = true,
+			   .id = ID_SANDBOX,
+			   .secret = 2 * PUSH_EXPORT_TAG },
 	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
 };
 
@@ -104,6 +111,9 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 	if (kinds[kind].port && (!p.number || p.number > UINT16_MAX))
 		return -EPROTO;
 	if (kinds[kind].flag && p.number > 1)
+		return -EPROTO;
+	if (kinds[kind].pair &&
+	    (p.number > PUSH_EXPORTS_MAX || value > (p.number ? (p.number - 1) / 2 : 0)))
 		return -EPROTO;
 	if (!(kinds[kind].no_id && push_id_decode(in + 16, ID_NONE, &p.id)) &&
 	    !push_id_decode(in + 16, kinds[kind].id, &p.id))

@@ -24,6 +24,7 @@
  *	         sandbox_state                                                of its group,
  *	                                                                      16: of its name
  *	REVOKED  slot                                       sandbox           8 bytes of a token
+ *	EXPORTS  pair of slots    count                     sandbox           two tags of 16 bytes
  *	KEY      enum op_scope    1: bound   until, unix ms key      its      SHA-256 of it
  *	GROUP                                               key               group, 0-padded
  *	NO_KEY                                              key
@@ -40,7 +41,13 @@
  * have consecutive numbers, and older ones are gone.  A sandbox whose state is TERMINATED or FAILED
  * is deleted.  Its tokens are void if they are older than its epoch, or if a REVOKED has put their
  * 8 random bytes (auth/token.h) into one of its PUSH_REVOKED_MAX slots; slots not mentioned keep
- * their value.  BUSY is sent when the number of requests inside a sandbox has changed, and with 0
+ * their value.
+ *
+ * EXPORTS fill the slots of its exports (auth/export-token.h) in order, two a record; the last
+ * record sets their number, which is the same in all of them, so no export that stays is missing
+ * while they arrive.  One record with the number 0 says there are none.
+ *
+ * BUSY is sent when the number of requests inside a sandbox has changed, and with 0
  * for a request that came and went in between, so that cayd can tell which are idle.  USED is sent
  * now and then for a key that was accepted.  A bound key is refused until its GROUP has come.
  *REFUSED is a sum: refusals of one peer since the last record.  The peer is an IPv6 address, or
@@ -50,12 +57,14 @@
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 6
+#define PUSH_ABI 7
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
 #define PUSH_REVOKED_MAX 16   /* places of a sandbox */
+#define PUSH_EXPORTS_MAX 64   /* of a sandbox */
+#define PUSH_EXPORT_TAG 16    /* bytes of the hash of an export's URL */
 #define PUSH_GROUP_TAG 16     /* bytes of the hash of a group's name; zero: none */
 #define PUSH_NAME_TAG 16      /* after them: of the sandbox's name */
 
@@ -75,6 +84,7 @@ enum push_kind {
 	PUSH_COUNT,
 	PUSH_REVOKED,
 	PUSH_KEY_GROUP,
+	PUSH_EXPORTS,
 	PUSH_KINDS
 };
 

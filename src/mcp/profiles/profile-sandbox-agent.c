@@ -211,14 +211,19 @@ int agent_import_next_call(struct tool_run *run, struct cay_err *err)
 			      "the server cannot be read");
 }
 
+/* A directory has no size: its tar is made while it is downloaded. */
 static json_t *agent_export_result_row(struct tool_run *run, const json_t *file)
 {
-	const char *why = tool_run_failure_text(run);
+	const json_t *made = run->answer.json;
+	const char *why = tool_run_failure_text(run),
+		   *path = why ? "" : json_member_str(made, "path");
+	json_t *size = why ? NULL : json_object_get(made, "size");
 
-	return json_pack("{s:s, s:s, s:b, s:s*, s:s*}", "session_id",
+	return json_pack("{s:s, s:s, s:b, s:O*, s:s*, s:s*}", "session_id",
 			 tool_run_arg_text(run, "session_id"), "path",
-			 json_member_str(file, "source"), "success", !why, "download_url",
-			 why ? NULL : json_member_str(run->answer.json, "url"), "error", why);
+			 path[0] ? path : json_member_str(file, "source"), "success", !why, "size",
+			 size, "download_url", why ? NULL : json_member_str(made, "url"), "error",
+			 why);
 }
 
 int agent_export_next_call(struct tool_run *run, struct cay_err *err)
@@ -233,7 +238,7 @@ int agent_export_next_call(struct tool_run *run, struct cay_err *err)
 	if (r < 0 || !file)
 		return r < 0 ? r : TOOL_FINISHED;
 	run->accepts_failure = true;
-	tool_run_begin_call(run, OP_TREE_LINK);
+	tool_run_begin_call(run, OP_EXPORT_CREATE);
 	return agent_set_path_member(run, "path", json_member_str(file, "source"), err);
 }
 

@@ -187,9 +187,19 @@ def test_sandbox_agent(user):
     session, other = (user.data("create_session", **a)["session_id"] for a in ({}, {"language": "node"}))
     assert user.data("execute_terminal", session_id=session, command="echo hi; exit 2") == {"stdout": "hi\n", "stderr": "", "exit_code": 2}
     user("import_files", session_id=session, files=[{"file_name": "d/x", "file_content": "x"}, {"file_content": "AAE=", "encoding": "base64", "destination": "d/y"}])
-    url = user.data("export_files", session_id=session, files=[{"source": "d"}])["files"][0]["download_url"]
-    with urllib.request.urlopen(url, timeout=20) as r, tarfile.open(fileobj=io.BytesIO(r.read())) as t:
+    made = user("export_files", True, session_id=session, files=[{"source": "d"}, {"source": "d/y"}, {"source": "none"}])
+    tree, file, none = json.loads(made)["files"]
+    with urllib.request.urlopen(tree["download_url"], timeout=20) as r, tarfile.open(fileobj=io.BytesIO(r.read())) as t:
         assert {"./x", "./y"} <= set(t.getnames()), "whoever has the link GETs it, and that is all"
+    # a file as itself, and every member that its clients know
+    with urllib.request.urlopen(file["download_url"], timeout=20) as r:
+        assert r.read() == b"\0\1"
+    assert {k: file[k] for k in ("session_id", "path", "success", "size")} == {"session_id": session, "path": "/workspace/d/y", "success": True, "size": 2}
+    assert (tree["path"], tree["success"]) == ("/workspace/d", True)
+    assert not none["success"] and none["error"] and "download_url" not in none
+    with pytest.raises(urllib.error.HTTPError) as e:
+        urllib.request.urlopen(file["download_url"].replace("d%2Fy", "d%2Fx"), timeout=20)
+    assert e.value.code == 403
     user("import_files", session_id=other, files=[{"session_id": session, "path": "d"}])
     assert user.data("execute_terminal", session_id=other, command="wc -c < d/y")["stdout"] == "2\n"
     result = user("import_files", True, session_id=session, files=[{"file_content": "x", "destination": "/proc/x"}, {"file_content": "y", "destination": "z"}])

@@ -247,6 +247,13 @@ def walk(me, w):
     refused("conflict", me, "POST", at + "/edit", {"path": "/tmp/w/e", "edits": [{"old": "one", "new": "two"}]})
     me.call("POST", at + "/import", {"from": box, "path": "tree", "to": "again"})
     me.call("POST", at + "/link", {"path": "tree"})
+    exports = f"/v1/sandboxes/{box}/exports"
+    me.call("POST", exports, {"path": "/tmp/w/e"})
+    me.call("POST", exports, {"path": "/tmp/w"})
+    refused("not_found", me, "POST", exports, {"path": "/tmp/none"})
+    me.call("GET", exports)
+    me.call("DELETE", exports + "?path=/tmp/w")
+    refused("not_found", me, "DELETE", exports + "?path=/tmp/w")
     # uploads
     me.call("PUT", "/v1/uploads?group=walk&name=a.txt&size=5", b"bytes")
     refused("invalid_argument", me, "PUT", "/v1/uploads?group=walk&name=a.txt&size=4", b"bytes")

@@ -134,6 +134,7 @@ def listens(c):
 
 # What must have happened before.
 BEFORE = {
+    "export.delete": lambda c: c.call("POST", c.at("/exports"), {"path": "/etc/passwd"}),
     "upload.delete": lambda c: c.call("PUT", "/v1/uploads?group=thread-7&name=report.pdf", b"hello"),
     "service.delete": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
     "service.start": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
