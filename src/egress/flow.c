@@ -75,7 +75,7 @@ bool flow_describe(const struct flow *f, struct egress_flow_row *ret)
 					 .port = f->port,
 					 .state = (uint16_t)f->state };
 	static_assert(sizeof(f->name.text) <= sizeof(ret->name));
-	memcpy(ret->name, f->name.text, sizeof(f->name.text));
+	memcpy(ret->name, f->name.text, f->name.n);
 	if (f->n_dials)
 		memcpy(ret->address, f->to.addresses[f->n_dials - 1], sizeof(ret->address));
 	else if (!f->name.n)

@@ -56,6 +56,13 @@ void egress_counts_receive(struct cayd *c, struct slice body)
 	}
 }
 
+void egress_counts_forget_open(struct cayd *c)
+{
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		sb->egress_counts.now.open = 0;
+	c->egress_totals->all.open = 0;
+}
+
 const struct egress_counts *egress_counts_get_totals(const struct cayd *c)
 {
 	return &c->egress_totals->all;

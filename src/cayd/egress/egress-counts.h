@@ -15,6 +15,8 @@
 void egress_counts_receive(struct cayd *c, struct slice body);
 /* The counts in APPLIED. */
 void egress_counts_receive_one(struct sandbox *sb, const struct egress_counts *now);
+/* cay-egress is gone: no connection is known to be open. */
+void egress_counts_forget_open(struct cayd *c);
 /* What all sandboxes have used since this program or cay-egress started. */
 const struct egress_counts *egress_counts_get_totals(const struct cayd *c);
 #endif

@@ -113,6 +113,7 @@ static void egress_link_disconnect(struct egress_link *l, const char *why)
 	l->greeted = l->complete = false;
 	l->n_attaching = 0;
 	l->connection++;
+	egress_counts_forget_open(l->cayd);
 	while (l->queue)
 		egress_queue_drop(l);
 	egress_fail_unavailable(&err);

@@ -177,7 +177,7 @@ METRIC_PUT_NUMBER(audit_missed, audit_get_stats(c->audit).missed)
 METRIC_PUT_NUMBER(log_lost, c->log.lost)
 METRIC_PUT_NUMBER(edges, edge_push_count_edges(c))
 METRIC_PUT_NUMBER(egress_up, egress_link_is_ready(c))
-METRIC_PUT_NUMBER(egress_open, egress_link_is_ready(c) ? egress_counts_get_totals(c)->open : 0)
+METRIC_PUT_NUMBER(egress_open, egress_counts_get_totals(c)->open)
 METRIC_PUT_NUMBER(egress_names, egress_counts_get_totals(c)->names_denied)
 
 static void metric_put_egress_outcomes(void *arg, struct metrics_out *to)

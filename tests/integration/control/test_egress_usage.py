@@ -106,9 +106,11 @@ def test_counts_go_on_after_restarts(node, net):
         return node.call("GET", f"/v1/sandboxes/{one}/egress")["attached"] and dial(node, one, "db.example.com", 5432)[0]
 
     send(node, one, 1000)
-    wait_for("the counts", lambda: matches(True), 30)
+    node.exec_detached(one, ["sh", "-c", "(echo hello; sleep 1000) | busybox nc db.example.com 5432"])
+    wait_for("the counts", lambda: matches(True) and usage(node, one)["open"] == 1 and saw()[1] == 1006, 30)
     node.kill_daemon("cay-egress")
-    assert matches(False)
+    wait_for("cayd to see it", lambda: usage(node, one)["open"] == 0, 30)
+    assert matches(True) and numbers(node, ("up", ""), ("connections", "")) == [0, 0]
     node.start_egress()
     wait_for("it to be attached", attached, 30)
     send(node, one, 2000)
