@@ -13,6 +13,17 @@ struct decision_log {
 	int dir;
 };
 
+/* ", at mirror.example:8080", after what is in the text; the end of a long name is left out. */
+static void decision_append_mirror(const struct decision *d, char *text, size_t room)
+{
+	const struct name_mirror *m = d->mirror;
+	unsigned port = m && m->port ? m->port : d->port;
+	size_t n = strlen(text);
+
+	if (m && snprintf(text + n, room - n, ", at %s:%u", m->to.text, port) < 0)
+		text[n] = 0;
+}
+
 /* Kept although no reply waits for it: what is allowed and not logged did not happen. */
 bool decision_log_add(struct egress *e, const struct decision *d)
 {
@@ -40,6 +51,7 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 			     rule, (unsigned long long)d->up, (unsigned long long)d->down,
 			     (unsigned long long)d->more);
 	(void)n; /* the end of a long name is left out */
+	decision_append_mirror(d, rec.detail, sizeof(rec.detail));
 	return audit_append(e->decisions->audit, &rec, true, NULL, NULL);
 }
 

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "egress/name-map.h"
 #include "egress/name-table.h"
 #include "egress/policy.h"
 #include "net/conn.h"
@@ -65,6 +66,7 @@ struct egress {
 	struct conn_shared *room;
 	uint32_t synthetic_net; /* in host byte order */
 	unsigned synthetic_prefix;
+	struct name_map map;
 	struct feed *feed;
 	struct resolver *resolver;
 	struct decision_log *decisions;
@@ -198,7 +200,8 @@ struct decision {
 	const char *outcome; /* "allow", "deny", or why it failed */
 	const char *name;    /* or an address; "" for none */
 	uint16_t port;
-	const uint8_t *dialled; /* an address, or NULL */
+	const uint8_t *dialled;           /* an address, or NULL */
+	const struct name_mirror *mirror; /* or NULL */
 	struct egress_verdict verdict;
 	uint64_t up, down; /* bytes, of a connection that has ended */
 	uint64_t more;     /* decisions like it that have no record */

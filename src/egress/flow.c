@@ -106,6 +106,19 @@ static const char *flow_target(const struct flow *f, char room[static ADDRESS_TE
 	return room;
 }
 
+/* NULL: it is connected to the name it dialled. */
+static const struct name_mirror *flow_mirror(const struct flow *f)
+{
+	return f->name.n ? name_map_find(&f->sandbox->egress->map, &f->name) : NULL;
+}
+
+static uint16_t flow_dial_port(const struct flow *f)
+{
+	const struct name_mirror *mirror = flow_mirror(f);
+
+	return mirror && mirror->port ? mirror->port : f->port;
+}
+
 static struct decision flow_decision(const struct flow *f, const char *op, const char *outcome,
 				     char room[static ADDRESS_TEXT_MAX])
 {
@@ -114,6 +127,7 @@ static struct decision flow_decision(const struct flow *f, const char *op, const
 			      .outcome = outcome,
 			      .name = flow_target(f, room),
 			      .port = f->port,
+			      .mirror = flow_mirror(f),
 			      .verdict = f->verdict };
 
 	if (f->n_dials)
@@ -305,8 +319,9 @@ static void on_flow_dialled(uv_poll_t *p, int, int)
 static int flow_dial_open(struct flow *f, const uint8_t *address)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)address);
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(f->port) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(f->port) };
+	uint16_t port = htons(flow_dial_port(f));
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = port };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = port };
 	auto_close int fd =
 		socket(v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct flow_dial *d;
@@ -356,8 +371,10 @@ static void flow_dial_next(struct flow *f)
  * mistake that would otherwise show now and then. */
 static void flow_connect(struct flow *f)
 {
+	uint16_t port = flow_dial_port(f);
+
 	for (unsigned i = 0; i < f->to.n; i++) {
-		const char *why = address_refusal(f->sandbox->egress, f->to.addresses[i], f->port);
+		const char *why = address_refusal(f->sandbox->egress, f->to.addresses[i], port);
 
 		if (why) {
 			flow_cut(f, why);

@@ -32,6 +32,8 @@ static int egress_start(struct egress *e, struct cay_err *err)
 	if (r >= 0)
 		r = addresses_open(e, err);
 	if (r >= 0)
+		r = name_map_parse(e->settings.egress_map, &e->map, err);
+	if (r >= 0)
 		r = resolver_open(e, err);
 	if (r >= 0)
 		r = decision_log_open(e, err);

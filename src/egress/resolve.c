@@ -277,9 +277,12 @@ int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resol
 		  void *arg)
 {
 	struct egress *e = sb->egress;
+	const struct name_mirror *mirror = name_map_find(&e->map, name);
 	unsigned slot = egress_sandbox_tenant_slot(sb);
 	struct resolve_query *q;
 
+	if (mirror)
+		name = &mirror->to;
 	if (resolve_from_cache(sb, name, fn, arg))
 		return 0;
 	if (!e->resolver->n_servers || e->n_queries >= QUERIES_MAX ||

@@ -4,6 +4,7 @@
 #include "cli/core/settings-file.h"
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
+#include "egress/name-map.h"
 
 static const char *const origin_names[CONF_FROM_NUM] = {
 	[CONF_FROM_DEFAULT] = "default",
@@ -14,6 +15,7 @@ static const char *const origin_names[CONF_FROM_NUM] = {
 struct config {
 	struct settings settings;
 	struct conf_origin origins[CONF_KEYS_MAX];
+	struct name_map map; /* checked only */
 	const char *path;
 	bool absent;
 };
@@ -37,6 +39,8 @@ static int config_read(struct cli *c, const char *path, struct config **ret, str
 	}
 	if (r >= 0)
 		r = settings_check(&f->settings, err);
+	if (r >= 0)
+		r = name_map_parse(f->settings.egress_map, &f->map, err);
 	*ret = f;
 	return r;
 }

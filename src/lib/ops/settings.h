@@ -41,7 +41,7 @@ struct settings {
 	char images_registries[1024], images_insecure[1024], images_skopeo[4096];
 	uint64_t images_pull_ms, images_pull_max, images_keep_ms, images_size;
 	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;
-	char egress_default[64], egress_max[1024];
+	char egress_default[64], egress_max[1024], egress_map[4096];
 	char mcp_dir[81], mcp_image[256], mcp_template[64];
 	uint64_t mcp_idle_ms, mcp_timeout_ms;
 };

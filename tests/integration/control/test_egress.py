@@ -380,6 +380,40 @@ def test_a_restart_of_cay_egress(net):
         c.delete(one)
 
 
+def test_a_name_that_has_a_mirror(net):
+    """The policy and TLS have the name that the sandbox uses, the name server and the wire those of the mirror."""
+    mirrors = "index.example.org=db.example.com:5432 same.example.org=api.example.com lan.example.org=lan.example.com"
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS, "CAY_EGRESS_MAP": mirrors}) as c:
+        c.image_import("tiny", tiny())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        one = c.create("tiny", egress=allow("index.example.org", "same.example.org", "lan.example.org", ports=[80, 443, 8443]))
+        net.frames(), net.asked(), net.connections()
+        assert dial(c, one, "index.example.org", 80, "hello")[0] == f"this is {DB} port 5432\nhello"
+        assert dial(c, one, "same.example.org", 8443)[0] == f"this is {API} port 8443\n"
+        assert {name for name, *_ in net.asked()} == {"db.example.com", "api.example.com"}
+        assert not dial(c, one, "db.example.com", 5432)[0], "the mirror is not allowed by its own name"
+        assert not dial(c, one, "index.example.org", 5432)[0], "the port is that of the policy, not of the mirror"
+        assert not dial(c, one, "lan.example.org", 8443)[0], "a private mirror"
+        net.connections()
+        for said, passes in (("same.example.org", True), ("api.example.com", False)):
+            c.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/hello", client_hello(said)).read()
+            c.exec(one, ["sh", "-c", "busybox nc -w 5 same.example.org 443 < /tmp/hello"], timeout_s=40)
+            assert [(to, port) for to, port, _ in net.connections()] == ([(API, 443)] if passes else [])
+        assert left(net) == {(DB, 5432), (API, 8443), (API, 443)}
+        mine = [d["detail"] for d in decisions(c) if d.get("target") == one and d["op"] == "connect"]
+        assert mine[0].startswith("index.example.org:80 by ") and mine[0].endswith(", at db.example.com:5432"), mine
+        assert mine[1].endswith(", at api.example.com:8443"), mine
+        c.delete(one)
+
+
+def test_a_map_that_is_none_stops_the_start(net):
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+        c.kill_daemon("cay-egress")
+        c.env["CAY_EGRESS_MAP"] = "index.example.org=192.0.2.7"
+        with pytest.raises(RuntimeError, match="egress.map"):
+            c.start_egress()
+
+
 def test_a_cay_egress_that_hangs(net):
     """A create fails in time, and cayd goes on; when cay-egress goes on, so do connections."""
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
