@@ -102,8 +102,8 @@ soak: build/gcc ## 20,000 rollouts of eight clients while edge, cayd, keeper and
 	@env CAY_BUILD=build/gcc CAY_ROLLOUTS=$(COUNT) timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_soak.py
 
 egress-sweep: export CAY_FULL := 1
-egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy: not one packet leaves that is forbidden; half an hour
-	@env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py
+egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy: not one packet leaves that is forbidden: ten minutes
+	@dev/ns-run env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py
 
 failed: export CAY_FULL := 1
 failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]
