@@ -5,8 +5,8 @@ import socket
 import struct
 import time
 
-SIZE, ABI = 80, 6
-NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED, COUNT, REVOKED, GROUP = range(15)
+SIZE, ABI = 80, 7
+NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED, COUNT, REVOKED, GROUP, EXPORTS = range(16)
 STATES = ("pending", "running", "paused", "suspended", "ending", "terminated", "failed")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
 DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"

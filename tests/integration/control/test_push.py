@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What control tells the edges, and what it makes of what they say"""
 import contextlib
+import hashlib
 import os
 import pathlib
 import socket
@@ -42,6 +43,31 @@ def test_an_edge_hears_all_and_then_what_changes(own):
     assert again.sandboxes == {before: (tenant, "running")} and again.app_ports == {before: 9000}
     own.delete(before)
     nothing_is_left(own)
+
+
+def test_an_edge_hears_the_hash_of_every_url_that_is_good(own):
+    box = own.create("tiny")
+    own.exec(box, ["sh", "-c", "for n in 1 2 3; do echo $n > f$n; done"])
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    urls = [own.call("POST", f"/v1/sandboxes/{box}/exports", {"path": f"f{n}"})["url"] for n in (1, 2, 3)]
+    tags = [hashlib.sha256(u.encode()).digest()[:16] for u in urls]
+
+    def said():
+        return [(r.value, r.number, r.secret) for r in edge.records if r.kind == push.EXPORTS and r.id == box]
+    third = [(0, 3, tags[0] + tags[1]), (1, 3, tags[2] + bytes(16))]
+    edge.until(lambda: said()[-2:] == third)
+    assert not any(r.kind == push.EXPORTS for r in edge.records if r.id != box)
+    # a new one hears the same, also of a new control
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    assert said() == third
+    restart(own, "cayd")
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    assert said() == third
+    own.call("DELETE", f"/v1/sandboxes/{box}/exports?path=f2")
+    edge.until(lambda: said()[-1:] == [(0, 2, tags[0] + tags[2])])
+    own.call("POST", f"/v1/sandboxes/{box}/revoke", {})
+    edge.until(lambda: said()[-1:] == [(0, 0, bytes(32))])
+    own.delete(box)
 
 
 @pytest.mark.alone
