@@ -80,6 +80,12 @@ static void resolver_conf_create(void)
 		(void)fd_write_all(fd, text, sizeof(text) - 1);
 }
 
+static void init_route_resolver(struct request *rq, void *)
+{
+	resolver_conf_create();
+	request_reply(rq, 204, NULL, NULL);
+}
+
 static void init_route_claim(struct request *rq, void *arg)
 {
 	const struct claim *request = rq->body;
@@ -187,6 +193,7 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 const struct server_route init_routes[] = {
 	{ METHOD_GET, INIT_PATH_HELLO, NULL, 0, init_route_hello },
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), init_route_claim },
+	{ METHOD_POST, INIT_PATH_RESOLVER, NULL, 0, init_route_resolver },
 	{ METHOD_GET, INIT_PATH_START, NULL, 0, start_scripts_wait },
 	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), init_route_entrypoint_start },
 	{ METHOD_GET, INIT_PATH_ENTRY, NULL, 0, init_route_entrypoint_get },

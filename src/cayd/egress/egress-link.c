@@ -6,14 +6,17 @@
 #include <sys/un.h>
 
 #include "base/seqpacket.h"
+#include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/policy.h"
 #include "egress/policy.h"
+#include "wire/hello.h"
 
 #define AGAIN_MS 200
 #define ATTACH_NS (10 * NS_PER_S) /* so long a sandbox waits for cay-egress */
 #define ANSWER_NS (5 * NS_PER_S)  /* and so long a message for its reply */
+#define RESOLVER_MS 2000          /* and so long PID 1 may take */
 #define REPLY_BATCH 64            /* before other work gets its turn */
 #define QUEUE_MAX 8192            /* messages that the socket has no room for */
 
@@ -377,6 +380,39 @@ void egress_link_attach(struct sandbox *sb, egress_link_fn *fn, void *arg)
 	egress_attach_new(sb, false, fn, arg);
 }
 
+/* A sandbox that gets its first policy after its start. */
+struct late_attach {
+	struct sandbox *sandbox;
+	egress_link_fn *fn;
+	void *arg;
+};
+
+/* Whatever the outcome: a PID 1 of before an upgrade does not know the request. */
+static void on_late_attach_resolver(void *arg, unsigned, struct slice, const struct cay_err *)
+{
+	struct late_attach *a = arg;
+
+	egress_attach_new(a->sandbox, false, a->fn, a->arg);
+	sandbox_release(a->sandbox);
+	free(a);
+}
+
+/* PID 1 writes /etc/resolv.conf before the reply, so that names are resolved from then on; while
+ * the sandbox is paused PID 1 is, too. */
+static void egress_attach_late(struct sandbox *sb, egress_link_fn *fn, void *arg)
+{
+	struct late_attach *a = sb->life.state == SB_RUNNING ? malloc(sizeof(*a)) : NULL;
+
+	if (!a) {
+		egress_attach_new(sb, false, fn, arg);
+		return;
+	}
+	*a = (struct late_attach){ sb, fn, arg };
+	sb->holds++;
+	init_call_with_deadline(sb->cayd, &sb->info.id, "POST", INIT_PATH_RESOLVER,
+				(struct slice){}, RESOLVER_MS, on_late_attach_resolver, a);
+}
+
 /* One that is being created gets the policy when it is attached. */
 void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg)
 {
@@ -385,7 +421,7 @@ void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg)
 	if (egress_link_has(sb))
 		egress_link_send_sandbox(sb, -EBADF, fn, arg);
 	else if (runs && sandbox_has_egress(sb))
-		egress_attach_new(sb, false, fn, arg);
+		egress_attach_late(sb, fn, arg);
 	else if (fn)
 		fn(arg, &(struct cay_err){});
 }

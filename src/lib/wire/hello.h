@@ -27,7 +27,8 @@
 #define INIT_PATH_HELLO "/v1/hello" /* GET: the 32 bytes */
 #define INIT_PATH_CLAIM \
 	"/v1/claim" /* POST: a Claim, once, before the first exec; 204, or wire/start.h */
-#define INIT_PATH_START "/v1/start" /* GET: when the start is over, the claim's answer */
+#define INIT_PATH_RESOLVER "/v1/resolver" /* POST: names are resolved from now on; 204 */
+#define INIT_PATH_START "/v1/start"       /* GET: when the start is over, the claim's answer */
 
 /* Bits of `features`: facts a restarted cayd needs. */
 #define HELLO_CLAIMED UINT64_C(1)            /* claimed, and usable */

@@ -348,6 +348,24 @@ def test_a_policy_that_comes_later(node, net):
     node.delete(one)
 
 
+def test_names_after_a_policy_that_comes_later(node, net):
+    """Its image has no name server of its own; PID 1 writes the file before the reply."""
+    one = node.create("tiny")
+    assert "no" in node.exec(one, ["sh", "-c", "test -s /etc/resolv.conf || echo no"]).text
+    put(node, one, allow("db.example.com", ports=[5432]))
+    assert dial(node, one, "db.example.com", 5432)[0] == f"this is {DB} port 5432\n"
+    node.delete(one)
+
+
+def test_a_policy_that_comes_while_it_is_paused(node, net):
+    one = node.create("tiny")
+    node.call("POST", f"/v1/sandboxes/{one}/pause")
+    assert put(node, one, allow(DB + "/32", ports=[5432]))["attached"] is True
+    node.call("POST", f"/v1/sandboxes/{one}/resume")
+    assert dial(node, one, DB, 5432)[0] == f"this is {DB} port 5432\n"
+    node.delete(one)
+
+
 def test_a_restart_of_cay_egress(net):
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
         c.image_import("tiny", tiny())
