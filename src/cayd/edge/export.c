@@ -348,17 +348,18 @@ static int export_removal_prepare(struct sandbox *sb, struct request *rq, struct
 	auto_buf path = BUF_INIT(FILE_PATH_MAX);
 	const char *text = NULL, *text_b64 = NULL;
 	const struct export_record *e;
-	int r = export_check(sb, rq, err);
+	int r = export_path_resolve(sb, rq->query, &rq->arena, &path, err);
 
-	if (r >= 0)
-		r = export_path_resolve(sb, rq->query, &rq->arena, &path, err);
 	if (r < 0)
 		return r;
 	if (file_path_encode(buf_str(&path), &rq->arena, &text, &text_b64) < 0)
 		return cay_no_memory(err);
 	e = sandbox_find_export(sb, text, text_b64);
-	if (!e)
+	if (!e) /* also to a token, which may list them */
 		return cay_fail(err, CAY_E_NOT_FOUND, "this path is not exported");
+	r = export_check(sb, rq, err);
+	if (r < 0)
+		return r;
 	if (field_list_copy(&export_info_table,
 			    &(struct field_list){ (void *)(uintptr_t)&e->info, 1 }, &d->arena,
 			    &d->gone) < 0 ||
