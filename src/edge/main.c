@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/resource.h>
 
+#include "daemon/confine.h"
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "edge/edge.h"
 #include "net/request-turns.h"
-#include "net/seccomp.h"
 #include "net/tls.h"
 
 #define HANDSHAKE_MS 10000

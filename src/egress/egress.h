@@ -20,7 +20,7 @@
  * and the name is resolved here.  What a program sends never chooses where it is connected to.
  *
  * This process reads hostile bytes and holds no secret.  It opens connections and nothing else
- * (net/seccomp.h).  Without cayd it goes on by the last policies; when it ends, connections of
+ * (daemon/confine.h).  Without cayd it goes on by the last policies; when it ends, connections of
  * sandboxes are refused.
  */
 #include <uv.h>
@@ -209,7 +209,7 @@ struct decision {
 [[nodiscard]] int decision_log_open(struct egress *e, struct cay_err *err);
 /* False: the record cannot be kept, and what it allows must not happen. */
 [[nodiscard]] bool decision_log_add(struct egress *e, const struct decision *d);
-/* Of what is refused.  A sandbox that is refused often has one record for many. */
+/* Of a refusal.  A sandbox that is refused often has one record for many. */
 void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d);
 /* The sandbox has ended: a record of the refusals that have none. */
 void decision_log_add_skipped(struct egress_sandbox *sb);

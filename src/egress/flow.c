@@ -6,7 +6,7 @@
  *	         -> resolved -> each address may be dialled -> logged -> dialled -> copied
  *
  * It is judged by the name whose address it dialled, and connected to that name: nothing that it
- * sends has an influence.  What is refused is reset, so that a program inside fails at once.
+ * sends has an influence.  A refused connection is reset, so that a program inside fails at once.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

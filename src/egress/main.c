@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/resource.h>
 
+#include "daemon/confine.h"
 #include "daemon/control-peer.h"
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "egress/egress.h"
-#include "net/seccomp.h"
 #include "net/splice.h"
 
 /* A flow has at most three descriptors, a sandbox three and a query one.  Splices have at most an

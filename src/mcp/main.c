@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "daemon/confine.h"
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
 #include "mcp/mcp.h"
 #include "net/request-turns.h"
-#include "net/seccomp.h"
 
 #define CONNS_MAX 4096
 #define HEAD_MS 10000

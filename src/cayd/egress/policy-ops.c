@@ -183,7 +183,7 @@ static int egress_judge(const struct egress_spec *const layers[static EGRESS_LAY
 	return r;
 }
 
-/* What is allowed is allowed by every layer: name the rule of the innermost. */
+/* A target that is allowed is allowed by every layer: name the rule of the innermost. */
 static int egress_judge_innermost(const struct egress_spec *const layers[static EGRESS_LAYER_NUM],
 				  const struct egress_presets *presets,
 				  const struct egress_destination *to, uint16_t port,

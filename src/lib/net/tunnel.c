@@ -63,7 +63,7 @@ void tunnel_close(struct tunnel *t)
 }
 
 /* At once: a close takes effect at the end of the loop's round, and until then the kernel would
- * send what is queued. */
+ * send the queued bytes. */
 void tunnel_reset(struct tunnel *t)
 {
 	static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };

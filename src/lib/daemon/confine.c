@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net/seccomp.h"
+#include "daemon/confine.h"
 
 #include <linux/landlock.h>
 #include <seccomp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_NET_SECCOMP_H
-#define CAY_NET_SECCOMP_H
+#ifndef CAY_DAEMON_CONFINE_H
+#define CAY_DAEMON_CONFINE_H
 /*
  * confine - restrict a daemon that handles untrusted input, once it serves
  *
