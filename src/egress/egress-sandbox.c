@@ -151,11 +151,14 @@ int egress_sandbox_attach(struct egress_sandbox *sb, int fds[static STEER_NUM])
 
 int egress_sandbox_set_policy(struct egress_sandbox *sb, struct slice policy)
 {
+	struct buf copy = BUF_INIT(EGRESS_POLICY_MAX);
+
 	if (egress_policy_check(policy) < 0)
 		return -EPROTO;
-	buf_clear(&sb->policy);
-	if (buf_append(&sb->policy, policy.p, policy.n) < 0)
-		return -ENOMEM;
+	if (buf_append(&copy, policy.p, policy.n) < 0)
+		return -ENOMEM; /* it keeps the one it has */
+	buf_fini(&sb->policy);
+	sb->policy = copy;
 	for (struct flow *f = sb->flows, *next; f; f = next) {
 		next = flow_next(f);
 		flow_judge_again(f);
