@@ -11,6 +11,7 @@
  *	resolve.c     the addresses of a name, asked of the host's name servers
  *	address.c     which addresses may be dialled
  *	flow.c        one connection: judged, resolved, dialled, copied
+ *	host-guard.c  requests on port 80 are for the host that was dialled
  *	decision-log.c  a chained record of each decision
  *	flow-list.c   the connections of a sandbox, listed and cut for cayd
  *	count.c       what each sandbox uses; cayd gets it once a second

@@ -3,6 +3,7 @@
  * flow - a connection of a sandbox
  *
  *	accepted -> judged -> (port 443: the name in its TLS hello is the name it dialled)
+ *	                      (port 80: so is the Host of each request, host-guard.h)
  *	         -> resolved -> each address may be dialled -> logged -> dialled -> copied
  *
  * It is judged by the name whose address it dialled, and connected to that name: nothing that it
@@ -16,6 +17,7 @@
 
 #include "egress/client-hello.h"
 #include "egress/egress.h"
+#include "egress/host-guard.h"
 #include "net/tunnel.h"
 
 #define ACCEPT_BATCH 32 /* before others get their turn */
@@ -24,6 +26,7 @@
 #define DIALS_MAX 3
 #define IDLE_MS 900000 /* without a byte */
 #define HTTPS_PORT 443
+#define HTTP_PORT 80
 
 struct flow_dial;
 
@@ -279,7 +282,7 @@ static void flow_copy(struct flow *f, int fd, int family)
 	f->tunnel = t;
 	f->state = EGRESS_FLOW_OPEN;
 	f->sandbox->count.ended.connected++;
-	if (e->may_splice)
+	if (e->may_splice && !conn_is_filtered(inside))
 		tunnel_allow_splice(t);
 	socket_reset_on_close(conn_fd(inside), false);
 	f->inside = NULL; /* the tunnel's, with the hold of the connection */
@@ -479,13 +482,22 @@ static bool flow_find_name(struct flow *f)
 	return name_table_find_address(&f->sandbox->names, f->address, &f->name);
 }
 
+static void on_flow_refused(void *arg, const char *why)
+{
+	flow_cut(arg, why);
+}
+
 static void flow_begin(struct flow *f, int fd)
 {
 	struct egress *e = f->sandbox->egress;
+	const bool has_target = f->address != STEER_SERVICE && flow_find_name(f);
+	struct host_guard_layer guard = { { host_guard_attach }, &f->name, on_flow_refused, f };
 	struct conn_conf conf = { .events = &flow_inside_events,
 				  .data = f,
 				  .out_max = 2 * CONN_READ };
 
+	if (f->name.n && f->port == HTTP_PORT)
+		conf.layer = &guard.layer;
 	socket_reset_on_close(fd, true); /* until it is copied */
 	if (conn_open_fd(e->room, fd, AF_INET, &conf, &f->inside) < 0) {
 		f->inside = NULL;
@@ -494,7 +506,7 @@ static void flow_begin(struct flow *f, int fd)
 	}
 	f->holds++;
 	f->verdict = (struct egress_verdict){ .action = EGRESS_DENY, .rule = -1 };
-	if (f->address == STEER_SERVICE || !flow_find_name(f)) {
+	if (!has_target) {
 		flow_cut(f, "no_such_host");
 		return;
 	}

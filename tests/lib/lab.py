@@ -4,7 +4,7 @@
 The caller's namespace is the node: its only way out is the link, so whatever leaves it can be seen there.  Addresses
 are public ones, because others are refused by cay-egress; nothing leaves the machine.  A host is an address with
 ports.  It answers each connection with a line about itself, then echoes, and keeps the first bytes it got.  At port STORE it
-reads to the end first, and then sends all back.
+reads to the end first, and then sends all back.  The host SWITCHES says nothing but that it switches protocols after the first request.
 """
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ import subprocess
 
 NODE, DNS, GATEWAY = "93.184.1.1", "93.184.1.53", "93.184.1.2"
 STORE = 9000
+SWITCHES = "93.184.2.5"
 ETH_IP, ETH_IP6, ETH_ALL = 0x0800, 0x86DD, 3
 CLONE_NEWNET = 0x40000000
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_TIMESTAMPNS = 263, 6, 33, 35
@@ -191,6 +192,9 @@ class Lab:
         moved = self.moved[-1]
         with contextlib.suppress(ConnectionError):
             greeting = f"this is {address} port {port}\n".encode()
+            if address == SWITCHES:
+                first.append(await reader.readuntil(b"\r\n\r\n"))
+                greeting = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
             writer.write(greeting)
             moved[1] += len(greeting)
             if port == STORE:

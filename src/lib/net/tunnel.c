@@ -6,7 +6,7 @@
 
 #include "net/splice.h"
 
-#define OUT_MAX (TUNNEL_MARK + CONN_READ)
+#define OUT_MAX (TUNNEL_MARK + 2 * CONN_READ) /* one read, and bytes that a filter kept */
 
 /* The bytes of one side on their way to the other, in the kernel. */
 struct tunnel_splice {

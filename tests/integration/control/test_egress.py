@@ -26,8 +26,8 @@ from test_tenants import asks
 
 API, CDN, DB, PLAIN = "93.184.2.1", "93.184.2.2", "93.184.2.3", "93.184.2.4"
 METADATA, LAN = "169.254.169.254", "10.1.2.3"
-HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (METADATA, 80), (LAN, 5432), (API, 22), (DB, lab.STORE)]
-ZONE = {"api.example.com": [API], "db.example.com": [DB], "cdn.example.com": [CDN], "evil.test": [CDN], "plain.example.com": [PLAIN],
+HOSTS = [(API, 443), (API, 8443), (CDN, 443), (DB, 5432), (PLAIN, 80), (lab.SWITCHES, 80), (METADATA, 80), (LAN, 5432), (API, 22), (DB, lab.STORE)]
+ZONE = {"api.example.com": [API], "db.example.com": [DB], "cdn.example.com": [CDN], "evil.test": [CDN], "plain.example.com": [PLAIN], "ws.example.com": [lab.SWITCHES],
         "lan.example.com": [LAN], "mixed.example.com": [API, LAN], "metadata.example.com": [METADATA], "node.example.com": [lab.NODE],
         "alias.example.com": ["=api.example.com"], "private-alias.example.com": ["=lan.example.com"], "broken.example.com": None,
         "long.example.com": [API], "kept.example.com": [DB], "six.example.com": ["2001:db8::1"], "synthetic.example.com": ["25.192.0.9"]}
@@ -191,6 +191,57 @@ def test_the_name_in_a_tls_hello_is_the_one_dialled(node, net, box, dialled, sai
     seen = net.connections()
     assert bool(seen) == passes and left(net) == ({(API, 443)} if passes else set())
     assert not passes or seen[0][2] == hello
+
+
+def request(host="plain.example.com", line="GET / HTTP/1.1", body="", **headers):
+    lines = [line, *([f"Host: {host}"] if host else []), *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+
+GET, OTHER = request(), request("evil.test")
+WS = request("ws.example.com", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Key="x" * 22 + "==", Sec_WebSocket_Version=13)
+# name: what is sent, and the most of it that the host gets (a reset may take back what passed before); None: all, for certain
+REQUESTS = {
+    "one": (GET, None),
+    "with-its-port": (request("PLAIN.example.com:80"), None),
+    "another-host": (OTHER, b""),
+    "another-port": (request("plain.example.com:8080"), b""),
+    "no-host": (request(None, "GET / HTTP/1.0"), b""),
+    "two-hosts": (request(hOST="evil.test"), b""),
+    "absolute-form": (request(line="GET http://evil.test/ HTTP/1.1"), b""),
+    "connect": (request(line="CONNECT evil.test:443 HTTP/1.1"), b""),
+    "no-request": (b"SSH-2.0-OpenSSH\r\n", b""),
+    "dot-at-the-end": (request("plain.example.com."), b""),
+    "second-for-another": (GET + OTHER, GET),
+    "third-for-another": (GET + request(line="POST / HTTP/1.1", Content_Length=5, body="hello") + OTHER,
+                          GET + request(line="POST / HTTP/1.1", Content_Length=5, body="hello")),
+    "a-request-as-a-body": (request(line="POST / HTTP/1.1", Content_Length=len(OTHER), body=OTHER.decode()), None),
+    "chunks": (request(line="POST / HTTP/1.1", Transfer_Encoding="chunked", body="5\r\nhello\r\n0\r\n\r\n") + GET, None),
+    "two-lengths": (request(line="POST / HTTP/1.1", Transfer_Encoding="chunked", Content_Length=3, body="0\r\n\r\n") + OTHER, b""),
+    "long-head": (request(X="x" * 20000), b""),
+    "upgrade-behind-another": (GET + request(Connection="Upgrade", Upgrade="websocket"), GET),
+    "upgrade-that-is-not-done": (request(Connection="Upgrade", Upgrade="websocket") + OTHER, request(Connection="Upgrade", Upgrade="websocket")),
+}
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_requests_are_for_the_host_that_was_dialled(node, net, box, case):
+    sent, expected = REQUESTS[case]
+    one = box(allow("plain.example.com", ports=[80]))
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/sent", sent).read()
+    node.exec(one, ["sh", "-c", "busybox nc -w 5 plain.example.com 80 < /tmp/sent"], timeout_s=40)
+    wait_for("a record", lambda: any(d.get("target") == one and d["op"] in ("closed", "cut") for d in decisions(node)), 30)
+    seen = b"".join(first for *_, first in net.connections())
+    assert seen == sent if expected is None else seen in (b"", expected)
+
+
+def test_a_protocol_that_the_host_switches_to(node, net, box):
+    """Bytes behind the request wait for the reply 101, and pass unread from then on."""
+    one = box(allow("ws.example.com", ports=[80]))
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/sent", WS + b"\0\1\2" + OTHER).read()
+    done = node.exec(one, ["sh", "-c", "busybox nc -w 5 ws.example.com 80 < /tmp/sent"], timeout_s=40)
+    assert done.stdout == b"HTTP/1.1 101 Switching Protocols\r\n\r\n\0\1\2" + OTHER
+    assert b"".join(first for *_, first in net.connections()) == WS + b"\0\1\2" + OTHER
 
 
 def read_by(daemon):
@@ -404,9 +455,9 @@ def test_a_name_that_has_a_mirror(net):
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS, "CAY_EGRESS_MAP": mirrors}) as c:
         c.image_import("tiny", tiny())
         wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
-        one = c.create("tiny", egress=allow("index.example.org", "same.example.org", "lan.example.org", ports=[80, 443, 8443]))
+        one = c.create("tiny", egress=allow("index.example.org", "same.example.org", "lan.example.org", ports=[8080, 443, 8443]))
         net.frames(), net.asked(), net.connections()
-        assert dial(c, one, "index.example.org", 80, "hello")[0] == f"this is {DB} port 5432\nhello"
+        assert dial(c, one, "index.example.org", 8080, "hello")[0] == f"this is {DB} port 5432\nhello"
         assert dial(c, one, "same.example.org", 8443)[0] == f"this is {API} port 8443\n"
         assert {name for name, *_ in net.asked()} == {"db.example.com", "api.example.com"}
         assert not dial(c, one, "db.example.com", 5432)[0], "the mirror is not allowed by its own name"
@@ -419,7 +470,7 @@ def test_a_name_that_has_a_mirror(net):
             assert [(to, port) for to, port, _ in net.connections()] == ([(API, 443)] if passes else [])
         assert left(net) == {(DB, 5432), (API, 8443), (API, 443)}
         mine = [d["detail"] for d in decisions(c) if d.get("target") == one and d["op"] == "connect"]
-        assert mine[0].startswith("index.example.org:80 by ") and mine[0].endswith(", at db.example.com:5432"), mine
+        assert mine[0].startswith("index.example.org:8080 by ") and mine[0].endswith(", at db.example.com:5432"), mine
         assert mine[1].endswith(", at api.example.com:8443"), mine
         c.delete(one)
 
