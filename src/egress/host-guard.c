@@ -16,8 +16,8 @@ struct host_guard {
 	enum guard_state state;
 	struct http_parser parser;
 	bool in_head, asked, switches, ended; /* asked: a request has passed */
-	struct buf held; /* of a head, or behind a request for another protocol */
-	size_t n_reply;  /* the first bytes of the host */
+	struct buf held;                      /* of a head, or behind a request for WebSocket */
+	size_t n_reply;                       /* the first bytes of the host */
 	char reply[sizeof(SWITCHED) - 1];
 };
 
@@ -49,7 +49,7 @@ static const char *guard_check_head(struct host_guard *g)
 	if (host_name_parse(text, &name) < 0 ||
 	    !host_name_eq(&g->name, (struct slice){ name.text, name.n }))
 		return "other_host";
-	g->switches = head->upgrade.n;
+	g->switches = http_equals_nocase(head->upgrade, "websocket");
 	if (g->switches && g->asked)
 		return "late_upgrade";
 	g->asked = true;

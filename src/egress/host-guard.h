@@ -9,10 +9,11 @@
  * the right Host.  A request for another host, and bytes that are no such request, end the
  * connection.
  *
- * The first request may ask for another protocol (WebSocket).  Bytes behind it wait for the reply:
- * with a 101 the rest of the connection passes unread, otherwise it is HTTP as before.
+ * The first request may ask for WebSocket.  Bytes behind it wait for the reply: with a 101 the rest
+ * of the connection passes unread, otherwise it is HTTP as before.  A request for another protocol
+ * passes as any other: in HTTP/2 each request has a host of its own, so bytes of it are refused.
  *
- * Bounded: a head, and CONN_READ bytes behind a request for another protocol.
+ * Bounded: a head, and CONN_READ bytes behind a request for WebSocket.
  */
 #include "egress/host-name.h"
 #include "net/conn-filter.h"

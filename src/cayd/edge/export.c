@@ -3,7 +3,7 @@
  * export - paths of a sandbox that can be downloaded as long as it lives: create, list, revoke
  *
  * The path is looked at once, by PID 1, and registered by its absolute spelling; nothing is copied.
- * A download is file.read or tree.get, as the sandbox's user, of what is there then.
+ * A download reads the path again, by file.read or tree.get, as the sandbox's user.
  */
 #include <sys/random.h>
 

@@ -4,6 +4,7 @@
 What is expected comes from the wire: the names that the name server was asked, the connections that hosts saw, and
 every packet that left the node.
 """
+import contextlib
 import hashlib
 import json
 import pathlib
@@ -43,11 +44,17 @@ def net():
         yield internet
 
 
-@pytest.fixture(scope="module")
-def node(net):
+@contextlib.contextmanager
+def node_in_lab():
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
         c.image_import("tiny", tiny())
         wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        yield c
+
+
+@pytest.fixture(scope="module")
+def node(net):
+    with node_in_lab() as c:
         yield c
 
 
@@ -220,6 +227,7 @@ REQUESTS = {
     "two-lengths": (request(line="POST / HTTP/1.1", Transfer_Encoding="chunked", Content_Length=3, body="0\r\n\r\n") + OTHER, b""),
     "long-head": (request(X="x" * 20000), b""),
     "upgrade-behind-another": (GET + request(Connection="Upgrade", Upgrade="websocket"), GET),
+    "another-protocol-that-is-not-done": (request(Connection="Upgrade, HTTP2-Settings", Upgrade="h2c", HTTP2_Settings="AAMAAABk") + GET, None),
     "upgrade-that-is-not-done": (request(Connection="Upgrade", Upgrade="websocket") + OTHER, request(Connection="Upgrade", Upgrade="websocket")),
 }
 
@@ -242,6 +250,16 @@ def test_a_protocol_that_the_host_switches_to(node, net, box):
     done = node.exec(one, ["sh", "-c", "busybox nc -w 5 ws.example.com 80 < /tmp/sent"], timeout_s=40)
     assert done.stdout == b"HTTP/1.1 101 Switching Protocols\r\n\r\n\0\1\2" + OTHER
     assert b"".join(first for *_, first in net.connections()) == WS + b"\0\1\2" + OTHER
+
+
+def test_http_2_without_tls_is_refused(node, net, box):
+    """Each of its requests has a host of its own, which is not compared."""
+    one = box(allow("ws.example.com", ports=[80]))
+    asks_for_it = request("ws.example.com", Connection="Upgrade, HTTP2-Settings", Upgrade="h2c", HTTP2_Settings="AAMAAABk")
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/sent", asks_for_it + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(64)).read()
+    node.exec(one, ["sh", "-c", "busybox nc -w 5 ws.example.com 80 < /tmp/sent"], timeout_s=40)
+    wait_for("a record", lambda: any(d.get("target") == one and d["op"] == "cut" and d["outcome"] == "not_http" for d in decisions(node)), 30)
+    assert b"".join(first for *_, first in net.connections()) in (b"", asks_for_it)
 
 
 def read_by(daemon):

@@ -13,7 +13,7 @@ import lab
 import pytest
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
-from test_egress import API, DB, HOSTS, ZONE, allow, dial
+from test_egress import API, DB, HOSTS, ZONE, allow, dial, node_in_lab
 from test_tenants import asks
 
 LONG = ".".join(["x" * 63] * 3 + ["y" * 53, "example"])
@@ -27,9 +27,7 @@ def net():
 
 @pytest.fixture(scope="module")
 def node(net):
-    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
-        c.image_import("tiny", tiny())
-        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+    with node_in_lab() as c:
         yield c
 
 

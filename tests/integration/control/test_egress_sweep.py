@@ -15,8 +15,7 @@ import cay
 import lab
 import pytest
 from cay import wait_for
-from conftest import BUILD, tiny
-from test_egress import API, CDN, DB, HOSTS, LAN, METADATA, ZONE, allow, put
+from test_egress import API, CDN, DB, HOSTS, LAN, METADATA, ZONE, allow, node_in_lab, put
 
 FULL = os.environ.get("CAY_FULL")
 STARTS, KILLS, FLIPS = (1000, 100, 1000) if FULL else (16, 2, 16)
@@ -73,9 +72,7 @@ def net():
 
 @pytest.fixture
 def node(net):
-    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
-        c.image_import("tiny", tiny())
-        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+    with node_in_lab() as c:
         yield c
 
 

@@ -6,13 +6,11 @@ received and sent.
 """
 import signal
 
-import cay
 import lab
 import prometheus
 import pytest
 from cay import wait_for
-from conftest import BUILD, tiny
-from test_egress import DB, HOSTS, ZONE, allow, dial
+from test_egress import DB, HOSTS, ZONE, allow, dial, node_in_lab
 
 FIELDS = ("total", "denied", "failed", "names_denied", "up_bytes", "down_bytes")
 
@@ -25,9 +23,7 @@ def net():
 
 @pytest.fixture
 def node(net):
-    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
-        c.image_import("tiny", tiny())
-        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+    with node_in_lab() as c:
         yield c
 
 
@@ -66,7 +62,7 @@ def test_counts_are_those_that_hosts_saw(node, net):
     send(node, one, 5)
     for _ in range(3):
         assert not dial(node, one, "db.example.com", 22)[0]  # denied
-    assert not dial(node, one, "db.example.com", 1)[0]  # nobody listens
+    assert not dial(node, one, "db.example.com", 1)[0]  # no host listens there
     assert not dial(node, one, DB, 5432)[0]  # denied: an address
     assert "bad address" in dial(node, one, "evil.test", 5432)[1]
     hold = node.exec_detached(one, ["sh", "-c", "(echo hello; sleep 1000) | busybox nc db.example.com 5432"])

@@ -49,9 +49,9 @@ def listed(w, box):
 
 def fetch(w, url, headers=None, method="GET"):
     """What anyone gets who has the URL and nothing else."""
-    nobody = w.door("")
-    nobody.credential = ""
-    return nobody.open(method, "/" + url.split("/", 3)[3] if "://" in url else url, None, headers)
+    without_key = w.door("")
+    without_key.credential = ""
+    return without_key.open(method, "/" + url.split("/", 3)[3] if "://" in url else url, None, headers)
 
 
 def status(w, url, **more):
@@ -83,7 +83,7 @@ def test_a_file_downloads_as_itself(open_world, box):
         assert (r.status, r.read()) == (206, body[4:7])
     got = subprocess.run(["curl", "-sS", "--fail", "--noproxy", "*", "--max-time", "20", made["url"]], capture_output=True, check=True)
     assert got.stdout == body
-    # nothing was copied: it is what is there now
+    # nothing was copied: the file is read again
     me.exec(box, ["sh", "-c", "echo new > 'out/r 1.csv'"])
     with contextlib.closing(fetch(open_world, made["url"])) as r:
         assert r.read() == b"new\n"
@@ -209,7 +209,7 @@ def test_a_download_under_way_is_cut(open_world, box):
     r = fetch(open_world, url)
     assert len(r.read(1000)) == 1000
     me.call("DELETE", at(box) + "?path=big")
-    # nobody reads on before it is cut, so the end cannot have been on its way
+    # the client does not read on before it is cut, so the end cannot have been on its way
     wait_for("the edge to cut it", lambda: cuts(open_world) > before, 30)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         r.read()
