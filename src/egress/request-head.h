@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_EGRESS_REQUEST_HEAD_H
+#define CAY_EGRESS_REQUEST_HEAD_H
+/* request-head - the heads of inspected requests, and the replies to those that are refused */
+#include "egress/host-name.h"
+#include "egress/policy.h"
+#include "http/http.h"
+
+#define REQUEST_HEAD_MAX KIB(48)
+
+/* NULL, or why a request is not for this host on this port. */
+const char *request_refusal(const struct http_head *h, const struct host_name *name, uint16_t port);
+/* The head as it is passed on: from what was parsed, without the headers of one connection. */
+[[nodiscard]] int inspected_head_write(const struct http_head *h, const struct host_name *name,
+				       struct buf *ret);
+struct refusal {
+	unsigned status;
+	const char *why; /* of the log */
+	const struct http_head *head;
+	const char *scheme, *sandbox;
+	const struct host_name *name;
+	uint16_t port;
+	const struct egress_verdict *by; /* NULL: no policy decided */
+};
+[[nodiscard]] int refusal_write(const struct refusal *r, struct buf *ret);
+#endif
