@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload ten-tenants soak egress-sweep failed mutants repro hardening docs pictures image deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -102,8 +102,12 @@ soak: build/gcc ## 20,000 rollouts of eight clients while edge, cayd, keeper and
 	@env CAY_BUILD=build/gcc CAY_ROLLOUTS=$(COUNT) timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_soak.py
 
 egress-sweep: export CAY_FULL := 1
-egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy: not one packet leaves that is forbidden: ten minutes
-	@dev/ns-run env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py
+egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy, and attacks from inside: not one packet leaves that is forbidden: half an hour
+	@dev/ns-run env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py tests/integration/control/test_egress_attack.py
+
+egress-decisions: export CAY_FULL := 1
+egress-decisions: build/gcc ## 100,000 decisions over several files of the log, without cayd and with clocks that go on by a day; none is lost: five minutes
+	@dev/ns-run env CAY_BUILD=build/gcc timeout 3000 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_log.py -k no_decision
 
 failed: export CAY_FULL := 1
 failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]
@@ -112,8 +116,17 @@ failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
 
-build/images/base:
-	@$(MAKE) --no-print-directory image NAME=base
+bench-kernels: build/gcc build/images/jupyter ## kernels of Python and R beside ipykernel and IRkernel, in an image that has both: three minutes, three more for the image [ONLY=kernel_r]
+	@dev/bench build/gcc $(if $(ONLY),$(ONLY),kernels)
+
+build/images/base build/images/code:
+	@$(MAKE) --no-print-directory image NAME=$(@F)
+
+# not in guest/images: it is never shipped, and the images there are made again when a file there changes
+build/images/jupyter: export CAY_BUILD_CACHE_S := 1200
+build/images/jupyter: export CAY_BUILD_CACHE_AGAIN := 1
+build/images/jupyter: | build/images/base
+	@dev/build-cache $@ guest/images/build $(wildcard guest/images/*/* tests/bench/jupyter/*) -- guest/images/build $(CURDIR)/tests/bench/jupyter $@
 
 mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=20: each once in twenty commits]
 	@env MUTANTS_SAMPLE=$(SAMPLE) dev/mutants $(ONLY)
@@ -140,9 +153,19 @@ shell: ## a shell in the build root
 clean: ## remove build/
 	rm -rf build
 
-image: ## build a guest image into build/images [NAME=base]
+image: export CAY_BUILD_CACHE_S := 720
+image: export CAY_BUILD_CACHE_AGAIN := 1
+image: ## build a guest image into build/images [NAME=base|python|node|r|code]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
-	@dev/build-cache build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
+	@[ ! -e guest/images/$(NAME)/from ] || $(MAKE) --no-print-directory image NAME=$$(cat guest/images/$(NAME)/from)
+	@dev/build-cache build/images/$(NAME) guest/images/build $(wildcard guest/images/$(if $(filter base,$(NAME)),base,*)/*) -- guest/images/build $(NAME) build/images/$(NAME)
+
+image-repro: image ## build it again, with the image below it; the digest must be the same [NAME=base]
+	@rm -rf build/again
+	@guest/images/build $(NAME) build/again/$(NAME)
+	@cmp build/images/$(NAME)/index.json build/again/$(NAME)/index.json || { echo "image-repro: $(NAME) differs; both are in build/images and build/again"; exit 1; }
+	@rm -rf build/again
+	@echo "image-repro: $(NAME): equal digests"
 
 guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota, the walls: twenty minutes [ONLY=limits,attack] [CMD=...]
 	@dev/guest -t 1800 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))

@@ -10,6 +10,9 @@
 #include "cayd/edge/edge-push.h"
 #include "cayd/edge/edge-report.h"
 #include "cayd/edge/preview.h"
+#include "cayd/egress/asks.h"
+#include "cayd/egress/broker-link.h"
+#include "cayd/egress/credential-store.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/policy.h"
@@ -23,6 +26,7 @@
 #include "cayd/observe/event.h"
 #include "cayd/observe/fsck.h"
 #include "cayd/observe/lost.h"
+#include "cayd/observe/webhook.h"
 #include "cayd/sandbox/disk-watch.h"
 #include "cayd/sandbox/drain.h"
 #include "cayd/sandbox/egress-usage.h"
@@ -65,6 +69,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, edge_push_sandbox },
 	{ SANDBOX_STATE_CHANGED, create_slot_release },
 	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
+	{ SANDBOX_STATE_CHANGED, asks_forget_ended },
 	{ SANDBOX_STATE_QUEUED, event_record_sandbox },
 	{ SANDBOX_STEPPED, pool_sandbox_changed },
 	{ SANDBOX_RESTORED, pool_adopt_sandbox },
@@ -78,9 +83,11 @@ static const struct sandbox_observer sandbox_observers[] = {
  * waited too long are refused before pools decide whether a client still waits.
  */
 static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
-	sandboxes_sweep,  events_retry_unwritten,   entrypoints_poll, creates_expire_waiting,
-	pools_sweep,      sandboxes_forget_expired, kept_keys_expire, prune_run_if_due,
-	disk_watch_sweep,
+	sandboxes_sweep,  events_retry_unwritten,
+	entrypoints_poll, creates_expire_waiting,
+	pools_sweep,      sandboxes_forget_expired,
+	kept_keys_expire, prune_run_if_due,
+	disk_watch_sweep, asks_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
@@ -96,9 +103,18 @@ static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 	prune_run_soon(c);
 	if (registries_remove_of_deleted(c, &err) < 0) /* the next start tries again */
 		log_error(&c->log, "%s", err.msg);
+	if (credential_store_remove_of_deleted(c, &err) < 0)
+		log_error(&c->log, "%s", err.msg);
 	uploads_remove_of_tenant(c, tenant);
 	kept_keys_remove_of_tenant(c, tenant);
 	events_forget_tenant(c, tenant);
+}
+
+static void ask_send_events(struct cayd *c, const struct id *tenant, const struct ask_info *ask,
+			    bool answered)
+{
+	event_send_ask(c, tenant, ask, answered);
+	webhook_send_ask(c, tenant, ask, answered);
 }
 
 static const struct cayd_hooks cayd_hooks = {
@@ -116,6 +132,7 @@ static const struct cayd_hooks cayd_hooks = {
 	.tenant_policies_check = tenant_policies_check,
 	.tenant_policy_changed = tenant_policy_changed,
 	.sandbox_held = event_send_hold,
+	.ask_changed = ask_send_events,
 	.template_changed = event_send_template,
 	.sandbox_has_network = sandbox_has_egress,
 	.sandbox_attach_network = egress_link_attach,
@@ -214,14 +231,41 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs, node_space_open,   images_open,        tenants_open,
-	egress_open,          templates_open,    keys_open,          journal_open,
-	audit_log_open,       node_key_open,     registries_open,    keeper_link_open,
-	cayd_open_sandboxes,  kept_keys_open,    events_open,        creates_open,
-	builds_open,          cayd_open_pools,   recovery_run,       registries_remove_of_deleted,
-	events_recover,       uploads_open,      builds_recover,     operator_key_ensure,
-	token_signer_open,    cayd_start_sweeps, egress_counts_open, egress_link_open,
-	listeners_open,       edge_reports_open, previews_open,      edge_push_open,
+	cayd_open_state_dirs,
+	node_space_open,
+	images_open,
+	tenants_open,
+	egress_open,
+	templates_open,
+	keys_open,
+	journal_open,
+	audit_log_open,
+	node_key_open,
+	registries_open,
+	keeper_link_open,
+	cayd_open_sandboxes,
+	kept_keys_open,
+	events_open,
+	creates_open,
+	builds_open,
+	cayd_open_pools,
+	recovery_run,
+	registries_remove_of_deleted,
+	events_recover,
+	uploads_open,
+	builds_recover,
+	operator_key_ensure,
+	token_signer_open,
+	cayd_start_sweeps,
+	egress_counts_open,
+	asks_open,
+	egress_link_open,
+	credential_store_open,
+	broker_link_open,
+	listeners_open,
+	edge_reports_open,
+	previews_open,
+	edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

@@ -82,20 +82,26 @@ static bool address_is_excepted(const uint8_t *address, uint16_t port)
 	return false;
 }
 
-/* A socket can be bound to an address of this machine and to no other. */
+/* A socket can be bound to an address of this machine and to no other.  One that could not be bound
+ * is as it was, and is kept. */
 static bool address_is_ours(const uint8_t *address)
 {
+	static int probes[2] = { -EBADF, -EBADF };
 	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)address);
-	auto_close int fd = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+	int *fd = &probes[v4];
 
-	if (fd < 0)
-		return true; /* it cannot be known */
+	if (*fd < 0)
+		*fd = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	memcpy(&in.sin_addr, address + 12, 4);
 	memcpy(&in6.sin6_addr, address, sizeof(in6.sin6_addr));
-	return (v4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in))
-		   : bind(fd, (const struct sockaddr *)&in6, sizeof(in6))) == 0;
+	if (*fd >= 0 && (v4 ? bind(*fd, (const struct sockaddr *)&in, sizeof(in))
+			    : bind(*fd, (const struct sockaddr *)&in6, sizeof(in6))) < 0)
+		return false;
+	cay_closep(fd);
+	*fd = -EBADF;
+	return true; /* also if it cannot be known */
 }
 
 const char *address_refusal(const struct egress *e, const uint8_t address[EGRESS_ADDRESS_LEN],

@@ -4,7 +4,8 @@
  *
  * A name that its policy denies on every port does not exist, and no name server is asked.  Of one
  * that may be connected to the answer is its synthetic address, once a name server has said that
- * the name exists.  There are no IPv6 addresses and no other records.
+ * the name exists; where the policy asks first, no name server is asked before the answer.  There
+ * are no IPv6 addresses and no other records.
  */
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 /* Where a question came from, and where it was sent to. */
 struct question_route {
+	struct question_conn *conn; /* over TCP; else */
 	struct sockaddr_in from;
 	struct in_addr to;
 };
@@ -59,7 +61,9 @@ static void question_answer(const struct egress_sandbox *sb, const struct questi
 	uint8_t out[DNS_ANSWER_MAX];
 	ssize_t n = dns_answer_write(q, a, out, sizeof(out));
 
-	if (n > 0)
+	if (route->conn)
+		question_conn_answer(route->conn, out, n > 0 ? (size_t)n : 0);
+	else if (n > 0)
 		question_send(sb, route, out, (size_t)n);
 }
 
@@ -68,6 +72,7 @@ static void on_question_resolved(void *arg, const struct resolved *what)
 	struct pending_question *p = arg;
 	struct egress_sandbox *sb = p->sandbox;
 	struct dns_answer a = { .rcode = DNS_SERVFAIL };
+	const size_t n_names = sb->names.n;
 
 	sb->n_questions--;
 	if (what->outcome == RESOLVE_NO_NAME)
@@ -77,8 +82,12 @@ static void on_question_resolved(void *arg, const struct resolved *what)
 	else if (what->outcome == RESOLVED &&
 		 name_table_add(&sb->names, &p->question.name, &a.address) >= 0)
 		a = (struct dns_answer){ .address = a.address, .ttl = ANSWER_TTL_S };
+	if (sb->names.n > n_names)
+		name_file_add(sb, &p->question.name);
 	if (!sb->gone)
 		question_answer(sb, &p->route, &p->question, &a);
+	else if (p->route.conn)
+		question_conn_answer(p->route.conn, NULL, 0);
 	free(p);
 	egress_sandbox_release(sb);
 }
@@ -97,12 +106,31 @@ static void question_resolve(struct egress_sandbox *sb, const struct question_ro
 	*p = (struct pending_question){ sb, *route, *q };
 	egress_sandbox_hold(sb);
 	sb->n_questions++;
+	if (egress_leaves_name_to_proxy(sb->egress, &q->name)) {
+		on_question_resolved(p, &(struct resolved){ .outcome = RESOLVED });
+		return;
+	}
 	if (resolve_start(sb, &q->name, on_question_resolved, p) < 0) {
 		sb->n_questions--;
 		free(p);
 		question_answer(sb, route, q, &failed);
 		egress_sandbox_release(sb);
 	}
+}
+
+/* Whether it exists is found out when it is connected to. */
+static void question_answer_unresolved(struct egress_sandbox *sb,
+				       const struct question_route *route,
+				       const struct dns_question *q)
+{
+	struct dns_answer a = { .ttl = ANSWER_TTL_S };
+	const size_t n_names = sb->names.n;
+
+	if (name_table_add(&sb->names, &q->name, &a.address) < 0)
+		a = (struct dns_answer){ .rcode = DNS_SERVFAIL };
+	if (sb->names.n > n_names)
+		name_file_add(sb, &q->name);
+	question_answer(sb, route, q, &a);
 }
 
 static void question_deny(struct egress_sandbox *sb, const struct question_route *route,
@@ -126,6 +154,7 @@ static void question_handle(struct egress_sandbox *sb, const struct question_rou
 {
 	struct slice policy = { sb->policy.data, sb->policy.len };
 	struct host_name name;
+	enum egress_action action = egress_judge_name_on_any_port(policy, &q->name);
 	uint32_t address;
 	bool known;
 
@@ -135,8 +164,10 @@ static void question_handle(struct egress_sandbox *sb, const struct question_rou
 				&(struct dns_answer){ .rcode = known ? DNS_NOERROR : DNS_NXDOMAIN,
 						      .points_to = known ? &name : NULL,
 						      .ttl = ANSWER_TTL_S });
-	} else if (!egress_name_may_connect(policy, &q->name)) {
+	} else if (action == EGRESS_DENY) {
 		question_deny(sb, route, q);
+	} else if (q->type == DNS_A && action == EGRESS_ASK) {
+		question_answer_unresolved(sb, route, q);
 	} else if (q->type == DNS_A) {
 		question_resolve(sb, route, q);
 	} else {
@@ -170,25 +201,41 @@ static ssize_t question_receive(const struct egress_sandbox *sb, uint8_t *p, siz
 	return h.msg_flags & MSG_TRUNC ? 0 : n;
 }
 
+/* False: there is none, and no answer. */
+static bool question_take(struct egress_sandbox *sb, const struct question_route *route,
+			  const uint8_t *p, size_t n)
+{
+	struct dns_question q;
+	int r = -EAGAIN;
+
+	if (pace_take(&sb->question_pace, clk_boot_ns(sb->egress->clk), SANDBOX_QUESTIONS_PER_S,
+		      SANDBOX_QUESTIONS_BURST))
+		r = dns_question_read(p, n, &q);
+	if (r > 0)
+		question_answer(sb, route, &q, &(struct dns_answer){ .rcode = (enum dns_rcode)r });
+	else if (r == 0)
+		question_handle(sb, route, &q);
+	return r >= 0;
+}
+
 void egress_sandbox_answer_questions(struct egress_sandbox *sb)
 {
 	for (unsigned i = 0; i < QUESTION_BATCH && egress_sandbox_fd(sb, STEER_UDP) >= 0; i++) {
 		uint8_t in[DNS_PAYLOAD];
 		struct question_route route = {};
-		struct dns_question q;
 		ssize_t n = question_receive(sb, in, sizeof(in), &route);
-		int r;
 
 		if (n < 0)
 			return;
-		if (!pace_take(&sb->question_pace, clk_boot_ns(sb->egress->clk),
-			       SANDBOX_QUESTIONS_PER_S, SANDBOX_QUESTIONS_BURST))
-			continue;
-		r = dns_question_read(in, (size_t)n, &q);
-		if (r > 0)
-			question_answer(sb, &route, &q,
-					&(struct dns_answer){ .rcode = (enum dns_rcode)r });
-		else if (r == 0)
-			question_handle(sb, &route, &q);
+		(void)question_take(sb, &route, in, (size_t)n);
 	}
+}
+
+void egress_sandbox_answer_question(struct egress_sandbox *sb, struct question_conn *c,
+				    const uint8_t *p, size_t n)
+{
+	const struct question_route route = { .conn = c };
+
+	if (sb->gone || !question_take(sb, &route, p, n))
+		question_conn_answer(c, NULL, 0);
 }

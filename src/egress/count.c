@@ -29,8 +29,12 @@ struct counter {
 
 /* Reasons that are no verdict about the connection; others are denials. */
 static const char *const failure_reasons[] = {
-	"client_left", "connect_failed", "cut_by_request", "hello_timeout", "log_unavailable",
-	"no_address",  "no_memory",      "resolve_failed", "resolver_busy", "sandbox_ended",
+	"client_left",       "connect_failed", "cut_by_request",     "hello_timeout",
+	"log_unavailable",   "no_address",     "no_memory",          "resolve_failed",
+	"resolver_busy",     "sandbox_ended",  "broker_unavailable", "ca_not_trusted",
+	"no_certificate",    "no_handshake",   "proxy_closed",       "proxy_connect_failed",
+	"proxy_denied",      "proxy_login",    "proxy_malformed",    "proxy_timeout",
+	"proxy_unreachable", "nobody_to_ask",  "not_answered",
 };
 
 static void counter_unlist(struct counter *c, struct egress_sandbox *sb)
@@ -153,16 +157,22 @@ void egress_sandbox_counts_changed(struct egress_sandbox *sb)
 	counter_start(c, COUNT_MS);
 }
 
+bool reason_is_failure(const char *why)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(failure_reasons); i++)
+		if (strcmp(why, failure_reasons[i]) == 0)
+			return true;
+	return false;
+}
+
 void egress_sandbox_count_refusal(struct egress_sandbox *sb, const char *why)
 {
 	struct egress_counts *to = &sb->count.ended;
-	bool failed = false;
 
-	for (size_t i = 0; i < ARRAY_SIZE(failure_reasons); i++)
-		failed |= strcmp(why, failure_reasons[i]) == 0;
-	if (strcmp(why, "too_many") == 0)
+	if (strcmp(why, "too_many") == 0 || strcmp(why, "too_many_ask") == 0 ||
+	    strcmp(why, "used_up") == 0)
 		to->limited++;
-	else if (failed)
+	else if (reason_is_failure(why))
 		to->failed++;
 	else
 		to->denied++;
@@ -175,6 +185,20 @@ void egress_sandbox_set_counts(struct egress_sandbox *sb, const struct egress_co
 	egress_counts_raise(&sb->count.ended, base);
 	sb->count.ended.open = 0;
 	sb->count.settled = sb->count.ended;
+}
+
+void egress_sandbox_counts_send(struct egress_sandbox *sb)
+{
+	struct counter *c = sb->egress->counter;
+	struct egress_counts now = egress_sandbox_counts_settle(sb);
+
+	now.open = 0;
+	c->node.all.open = c->egress->n_flows;
+	c->out.head = egress_message_init(EGRESS_MSG_COUNTS, NULL, 0);
+	c->out.node = c->node;
+	c->out.rows[0] = (struct egress_counts_row){ sb->id, now };
+	(void)feed_push(c->egress, &c->out,
+			sizeof(c->out.head) + sizeof(c->out.node) + sizeof(c->out.rows[0]));
 }
 
 void egress_sandbox_counts_end(struct egress_sandbox *sb)

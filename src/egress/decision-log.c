@@ -5,16 +5,21 @@
 
 #include "audit/audit.h"
 #include "base/path.h"
+#include "daemon/confine.h"
 #include "egress/egress.h"
 #include "wire/egress-message.h"
+
+/* Two records of each connection would be two fdatasync, which take as long as all the rest. */
+#define GATHER_NS (5 * NS_PER_MS)
 
 struct decision_log {
 	struct audit *audit;
 	int dir;
 };
 
-/* ", at mirror.example:8080", after what is in the text; the end of a long name is left out. */
-static void decision_append_mirror(const struct decision *d, char *text, size_t room)
+/* ", at mirror.example:8080, by the proxy", after the text there is; the end of a long name is left
+ * out. */
+static void decision_append_way(const struct decision *d, char *text, size_t room)
 {
 	const struct name_mirror *m = d->mirror;
 	unsigned port = m && m->port ? m->port : d->port;
@@ -22,9 +27,12 @@ static void decision_append_mirror(const struct decision *d, char *text, size_t 
 
 	if (m && snprintf(text + n, room - n, ", at %s:%u", m->to.text, port) < 0)
 		text[n] = 0;
+	n = strlen(text);
+	if (d->by_proxy && snprintf(text + n, room - n, ", by the proxy") < 0)
+		text[n] = 0;
 }
 
-/* Kept although no reply waits for it: what is allowed and not logged did not happen. */
+/* Kept although no reply waits for it: a connection that is not logged is not allowed. */
 bool decision_log_add(struct egress *e, const struct decision *d)
 {
 	struct audit_record rec = {};
@@ -51,8 +59,11 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 			     rule, (unsigned long long)d->up, (unsigned long long)d->down,
 			     (unsigned long long)d->more);
 	(void)n; /* the end of a long name is left out */
-	decision_append_mirror(d, rec.detail, sizeof(rec.detail));
-	return audit_append(e->decisions->audit, &rec, true, NULL, NULL);
+	decision_append_way(d, rec.detail, sizeof(rec.detail));
+	if (!audit_append(e->decisions->audit, &rec, true, NULL, NULL))
+		return false;
+	recent_add(d->sandbox, d);
+	return true;
 }
 
 void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d)
@@ -93,7 +104,9 @@ int decision_log_open(struct egress *e, struct cay_err *err)
 	static struct decision_log log = { .dir = -EBADF };
 	struct audit_conf conf = { .segment_bytes = e->settings.audit_size,
 				   .keep = e->settings.audit_keep,
-				   .clk = e->clk };
+				   .clk = e->clk,
+				   .gather_ns = GATHER_NS,
+				   .confine = confine_log_writer };
 	auto_close int state = open(e->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	log.dir = state < 0 ? -errno : path_open(state, EGRESS_DIR, O_RDONLY | O_DIRECTORY, 0);

@@ -31,6 +31,12 @@ struct egress_sandbox *egress_sandbox_find(struct egress *e, const struct id *id
 	return *egress_sandbox_slot(e, id);
 }
 
+void egress_init_names(const struct egress *e, const struct id *id, struct name_table *ret)
+{
+	static_assert(sizeof(*id) == SIPHASH_KEY_LEN);
+	name_table_init(ret, (const uint8_t *)id, e->synthetic_net, e->synthetic_prefix);
+}
+
 struct egress_sandbox *egress_sandbox_add(struct egress *e, const struct id *id,
 					  const struct id *tenant)
 {
@@ -40,9 +46,8 @@ struct egress_sandbox *egress_sandbox_add(struct egress *e, const struct id *id,
 		return NULL;
 	*sb = (struct egress_sandbox){ .egress = e, .id = *id, .tenant = *tenant };
 	sb->policy = BUF_INIT(EGRESS_POLICY_MAX);
-	static_assert(sizeof(sb->id) == SIPHASH_KEY_LEN);
-	name_table_init(&sb->names, (const uint8_t *)&sb->id, e->synthetic_net,
-			e->synthetic_prefix);
+	if (!name_file_take(e, id, &sb->names))
+		egress_init_names(e, id, &sb->names);
 	*egress_sandbox_slot(e, id) = sb;
 	return sb;
 }
@@ -59,6 +64,8 @@ static void egress_sandbox_free_if_unused(struct egress_sandbox *sb)
 	egress_sandbox_counts_end(sb);
 	buf_fini(&sb->policy);
 	name_table_fini(&sb->names);
+	recent_fini(sb);
+	egress_sandbox_meter_fini(sb);
 	free(sb);
 }
 
@@ -87,7 +94,7 @@ static void on_egress_sandbox_readable(uv_poll_t *p, int status, int)
 	if (status < 0 || l->sandbox->listeners != l)
 		return;
 	if (p == &l->tcp)
-		egress_sandbox_accept_flows(l->sandbox);
+		egress_sandbox_accept_flow(l->sandbox);
 	else
 		egress_sandbox_answer_questions(l->sandbox);
 }
@@ -166,6 +173,11 @@ int egress_sandbox_set_policy(struct egress_sandbox *sb, struct slice policy)
 	return 0;
 }
 
+bool egress_sandbox_may_hide_names(const struct egress_sandbox *sb, uint16_t port)
+{
+	return egress_allows_every_name((struct slice){ sb->policy.data, sb->policy.len }, port);
+}
+
 void egress_sandbox_remove(struct egress_sandbox *sb)
 {
 	*egress_sandbox_slot(sb->egress, &sb->id) = sb->next;
@@ -185,7 +197,9 @@ void egress_sandbox_remove_all_but(struct egress *e, uint64_t round)
 	for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
 		for (struct egress_sandbox *sb = e->sandboxes[i], *next; sb; sb = next) {
 			next = sb->next;
-			if (sb->round != round)
-				egress_sandbox_remove(sb);
+			if (sb->round == round)
+				continue;
+			name_file_forget(e, &sb->id);
+			egress_sandbox_remove(sb);
 		}
 }

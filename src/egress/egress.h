@@ -8,11 +8,24 @@
  *	feed.c        what cayd sends: sandboxes, policies, listeners
  *	egress-sandbox.c  a sandbox: its listeners, policy, names and connections
  *	answer.c      its questions of DNS
+ *	answer-tcp.c  those over TCP
+ *	name-file.c   the names it has addresses for, over a restart
  *	resolve.c     the addresses of a name, asked of the host's name servers
  *	address.c     which addresses may be dialled
+ *	accept.c      new connections
  *	flow.c        one connection: judged, resolved, dialled, copied
+ *	flow-dial.c   its name becomes addresses; one that may be dialled is
+ *	flow-proxy.c, proxy-dialogue.c  one that goes through the proxy of the node
+ *	flow-inspect.c, inspection.c  one with requests that are read: TLS ends here
+ *	request-head.c  the heads of its requests, and replies to those that are refused
+ *	ca.c          certificates for it, by a CA of the sandbox
+ *	broker-link.c  gives its socket to cay-broker, which does TLS with the host
+ *	ask.c         connections that wait for an answer
+ *	webhook.c     events for the operator's server
  *	host-guard.c  requests on port 80 are for the host that was dialled
  *	decision-log.c  a chained record of each decision
+ *	recent.c      the last decisions about each sandbox, for cayd
+ *	meter.c       how many bytes a sandbox may move, and how fast
  *	flow-list.c   the connections of a sandbox, listed and cut for cayd
  *	count.c       what each sandbox uses; cayd gets it once a second
  *
@@ -20,9 +33,9 @@
  * connection to such an address is one to that name, on any port: it is judged by name and port,
  * and the name is resolved here.  What a program sends never chooses where it is connected to.
  *
- * This process reads hostile bytes and holds no secret.  It opens connections and nothing else
- * (daemon/confine.h).  Without cayd it goes on by the last policies; when it ends, connections of
- * sandboxes are refused.
+ * This process reads hostile bytes.  Its secrets are the seed of these CAs, the credentials of the
+ * proxy and what signs webhooks.  It opens connections and nothing else (daemon/confine.h).
+ * Without cayd it goes on by the last policies; when it ends, connections of sandboxes are refused.
  */
 #include <uv.h>
 
@@ -32,6 +45,7 @@
 #include "egress/name-map.h"
 #include "egress/name-table.h"
 #include "egress/policy.h"
+#include "egress/upstream-proxy.h"
 #include "net/conn.h"
 #include "ops/settings.h"
 #include "steer/steer.h"
@@ -39,9 +53,6 @@
 
 #define EGRESS_ADDRESS_LEN 16 /* IPv4 as ::ffff:a.b.c.d */
 #define SANDBOX_BUCKETS 1024
-#define SANDBOX_FLOWS_MAX EGRESS_FLOWS_MAX
-#define SANDBOX_FLOWS_PER_S 100
-#define SANDBOX_FLOWS_BURST 200
 #define SANDBOX_QUESTIONS_PER_S 200
 #define SANDBOX_QUESTIONS_BURST 400
 #define SANDBOX_QUESTIONS_MAX 64 /* that wait for a name server */
@@ -51,12 +62,17 @@
 #define QUERIES_MAX 4096
 #define QUERIES_OF_TENANT_MAX 256
 
+struct ca;
 struct counter;
 struct decision_log;
 struct feed;
+struct name_file;
 struct sandbox_listeners;
 struct flow;
 struct resolver;
+struct sandbox_meter;
+struct tunnel;
+struct webhook;
 
 struct egress {
 	struct settings settings;
@@ -68,14 +84,21 @@ struct egress {
 	uint32_t synthetic_net; /* in host byte order */
 	unsigned synthetic_prefix;
 	struct name_map map;
+	struct upstream_proxy proxy;
+	char proxy_login[512]; /* a value of Proxy-Authorization; "": none */
 	struct feed *feed;
 	struct resolver *resolver;
 	struct decision_log *decisions;
 	struct counter *counter;
+	struct name_file *name_file;
+	struct ca *ca;
+	struct webhook *webhook; /* NULL: none is set */
+	int broker_fd;           /* -EBADF: not connected */
 	struct egress_sandbox *sandboxes[SANDBOX_BUCKETS];
 	unsigned flows_max; /* as descriptors allow; a tenant has a quarter of them */
 	unsigned n_flows, n_queries;
 	bool may_splice;
+	size_t recent_bytes; /* memory of the decisions that are remembered */
 	struct {
 		unsigned n_flows, n_queries;
 	} tenants[TENANT_SLOTS];
@@ -96,14 +119,20 @@ struct egress_sandbox {
 	struct id id, tenant;
 	uint64_t round; /* of the last ALL that named it */
 	struct buf policy;
+	struct egress_limits limits;
+	struct sandbox_meter *meter; /* NULL: it may move any number of bytes */
 	struct name_table names;
 	struct sandbox_listeners *listeners; /* NULL: connections are refused */
 	unsigned holds;                      /* flows, questions and listeners that refer to it */
 	bool gone;
 	struct flow *flows;
-	unsigned n_flows, n_questions;
+	unsigned n_flows, n_asking, n_questions, n_question_conns;
 	struct pace flow_pace, question_pace, denial_pace;
 	uint64_t denials_skipped; /* since the last record of one */
+	struct {
+		struct buf rows;
+		uint64_t first, next; /* numbers of the first row ever, and of the next one */
+	} recent;
 	struct {
 		struct egress_counts ended;   /* without its open connections */
 		struct egress_counts settled; /* the node's counts have it */
@@ -124,6 +153,8 @@ struct egress_sandbox *egress_sandbox_find(struct egress *e, const struct id *id
 int egress_sandbox_fd(const struct egress_sandbox *sb, enum steer_fd which);
 /* Judge all its connections by this policy and cut those that it does not allow. */
 [[nodiscard]] int egress_sandbox_set_policy(struct egress_sandbox *sb, struct slice policy);
+/* A hello that hides its name may be for any: only if every name is allowed on this port. */
+bool egress_sandbox_may_hide_names(const struct egress_sandbox *sb, uint16_t port);
 void egress_sandbox_remove(struct egress_sandbox *sb);
 void egress_sandbox_remove_all_but(struct egress *e, uint64_t round);
 /* Of TENANT_SLOTS. */
@@ -140,17 +171,51 @@ void egress_sandbox_set_counts(struct egress_sandbox *sb, const struct egress_co
 struct egress_counts egress_sandbox_get_counts(const struct egress_sandbox *sb);
 /* Its counts or its open connections may have changed. */
 void egress_sandbox_counts_changed(struct egress_sandbox *sb);
+/* Whether a reason of the log is no verdict about the connection. */
+bool reason_is_failure(const char *why);
 /* A connection was refused before it was connected, for this reason of the log. */
 void egress_sandbox_count_refusal(struct egress_sandbox *sb, const char *why);
+/* cayd is about to forget it, and may attach it again: tell it the rest now. */
+void egress_sandbox_counts_send(struct egress_sandbox *sb);
 /* It is freed; the counts of the node keep its share. */
 void egress_sandbox_counts_end(struct egress_sandbox *sb);
 
+/* A table without names, for the sandbox with this id. */
+void egress_init_names(const struct egress *e, const struct id *id, struct name_table *ret);
+
+/* name-file.c */
+[[nodiscard]] int name_file_open(struct egress *e, struct cay_err *err);
+/* The sandbox has a new name; it has ended. */
+void name_file_add(const struct egress_sandbox *sb, const struct host_name *name);
+void name_file_forget(struct egress *e, const struct id *id);
+/* The names that the sandbox had before a restart; false: none. */
+bool name_file_take(struct egress *e, const struct id *id, struct name_table *ret);
+/* cayd has sent all sandboxes: those that have names and did not come have ended. */
+void name_file_forget_rest(struct egress *e);
+
 /* answer.c: answer what waits at the UDP socket. */
 void egress_sandbox_answer_questions(struct egress_sandbox *sb);
+/* One of a connection, which gets exactly one question_conn_answer(), also at once. */
+struct question_conn;
+void egress_sandbox_answer_question(struct egress_sandbox *sb, struct question_conn *c,
+				    const uint8_t *p, size_t n);
 
-/* flow.c: accept what waits at the listener; judge a connection again. */
-void egress_sandbox_accept_flows(struct egress_sandbox *sb);
+/* answer-tcp.c: answer what comes over a connection, which it takes. */
+void egress_sandbox_answer_connection(struct egress_sandbox *sb, int fd);
+/* n is 0: there is no answer, and the connection ends. */
+void question_conn_answer(struct question_conn *c, const uint8_t *p, size_t n);
+
+/* accept.c: accept a connection that waits at the listener. */
+void egress_sandbox_accept_flow(struct egress_sandbox *sb);
+
+/* flow.c.  Takes the descriptor of a connection to that address, unless it returns false. */
+struct sockaddr_in;
+[[nodiscard]] bool flow_start(struct egress_sandbox *sb, const struct sockaddr_in *dialled,
+			      int *fd);
+/* Judge it by the present policy: it is cut, or goes on. */
 void flow_judge_again(struct flow *f);
+/* Of one that waits: the answer, which counts only where the present policy asks. */
+void flow_answer(struct flow *f, enum egress_answer_verdict verdict);
 void flow_cut(struct flow *f, const char *why);
 struct flow *flow_next(const struct flow *f);
 /* False: it was cut, and ends. */
@@ -158,10 +223,40 @@ struct flow *flow_next(const struct flow *f);
 /* Bytes so far, of one that is connected. */
 void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down);
 
+/* The tunnel of one that is connected, or NULL. */
+struct tunnel *flow_get_tunnel(const struct flow *f);
+/* flow-inspect.c: it may move bytes now. */
+void flow_move_again(struct flow *f);
+
+/* meter.c */
+[[nodiscard]] int egress_sandbox_set_limits(struct egress_sandbox *sb,
+					    const struct egress_limits *limits);
+/* Whether it has moved all the bytes that it may. */
+bool egress_sandbox_is_used_up(const struct egress_sandbox *sb);
+/* All that its connections move counts from now on. */
+void egress_sandbox_meter_tunnel(struct egress_sandbox *sb, struct tunnel *t);
+/* The same for bytes that are not moved by a tunnel: whether some may be taken from the program (0)
+ * or the host (1) now, and whether so many more may go on. */
+bool egress_sandbox_meter_has_room(const struct egress_sandbox *sb, unsigned from);
+[[nodiscard]] bool egress_sandbox_meter_take(const struct egress_sandbox *sb, unsigned from,
+					     size_t n);
+void egress_sandbox_meter_fini(struct egress_sandbox *sb);
+
+/* webhook.c: an event of cayd, in JSON. */
+[[nodiscard]] int webhook_open(struct egress *e, struct cay_err *err);
+void webhook_add(struct egress *e, struct slice body);
+
 /* flow-list.c: those of sb, which may be NULL; at most EGRESS_FLOWS_MAX rows. */
 size_t egress_sandbox_list_flows(const struct egress_sandbox *sb, struct egress_flow_row *ret);
 /* Reset those that match before it returns their number. */
 uint64_t egress_sandbox_cut_flows(struct egress_sandbox *sb, const struct egress_cut *which);
+
+/* ask.c.  By the first byte that a program sent. */
+enum egress_ask_kind ask_kind_of(char first);
+/* Answer the connections of sb, which may be NULL, that wait for this; returns their number. */
+uint64_t egress_sandbox_answer_asks(struct egress_sandbox *sb, const struct egress_answer *a);
+/* cayd has connected and knows nothing of those that wait. */
+void egress_tell_asks_again(struct egress *e);
 
 /* resolve.c */
 #define RESOLVE_ADDRESSES_MAX 8
@@ -177,6 +272,14 @@ typedef void resolve_fn(void *arg, const struct resolved *what);
 /* Negative: too many are under way, there is no name server, or no memory; fn is not called. */
 [[nodiscard]] int resolve_start(struct egress_sandbox *sb, const struct host_name *name,
 				resolve_fn *fn, void *arg);
+/* The same for a name in the settings, which has no mirror. */
+[[nodiscard]] int resolve_start_of_node(struct egress *e, const struct host_name *name,
+					resolve_fn *fn, void *arg);
+
+/* flow-proxy.c: read the settings of the proxy. */
+[[nodiscard]] int proxy_open(struct egress *e, struct cay_err *err);
+/* Whether its addresses are not asked for here. */
+bool egress_leaves_name_to_proxy(const struct egress *e, const struct host_name *name);
 
 /* address.c */
 [[nodiscard]] int addresses_open(struct egress *e, struct cay_err *err);
@@ -189,6 +292,19 @@ void address_format(const uint8_t address[EGRESS_ADDRESS_LEN], char ret[static A
 /* Of an IPv4 address in host byte order. */
 void address_from_v4(uint32_t v4, uint8_t ret[static EGRESS_ADDRESS_LEN]);
 
+/* ca.c */
+[[nodiscard]] int ca_open(struct egress *e, struct cay_err *err);
+/* Begin TLS as this host, with bytes that the program has sent. */
+[[nodiscard]] int ca_attach_tls(struct egress *e, const struct id *sandbox,
+				const struct host_name *name, struct conn *c, struct slice read);
+/* Append the certificate of a sandbox's CA. */
+[[nodiscard]] int ca_write_pem(const struct egress *e, const struct id *sandbox, struct buf *ret);
+
+/* broker-link.c.  A descriptor on which requests to the host go and replies come, or -errno; the
+ * connected socket stays the caller's. */
+[[nodiscard]] int broker_give_socket(struct egress_sandbox *sb, const struct host_name *name,
+				     uint16_t port, struct slice credential, int host);
+
 /* feed.c */
 [[nodiscard]] int feed_open(struct egress *e, struct cay_err *err);
 /* Send cayd a message that it did not ask for; false: it is not there, or has no room now. */
@@ -196,13 +312,14 @@ void address_from_v4(uint32_t v4, uint8_t ret[static EGRESS_ADDRESS_LEN]);
 
 /* decision-log.c */
 struct decision {
-	const struct egress_sandbox *sandbox;
+	struct egress_sandbox *sandbox;
 	const char *op;      /* "connect", "name" */
 	const char *outcome; /* "allow", "deny", or why it failed */
 	const char *name;    /* or an address; "" for none */
 	uint16_t port;
 	const uint8_t *dialled;           /* an address, or NULL */
 	const struct name_mirror *mirror; /* or NULL */
+	bool by_proxy;
 	struct egress_verdict verdict;
 	uint64_t up, down; /* bytes, of a connection that has ended */
 	uint64_t more;     /* decisions like it that have no record */
@@ -214,4 +331,11 @@ struct decision {
 void decision_log_add_denial(struct egress_sandbox *sb, const struct decision *d);
 /* The sandbox has ended: a record of the refusals that have none. */
 void decision_log_add_skipped(struct egress_sandbox *sb);
+
+/* recent.c.  A decision that has a record. */
+void recent_add(struct egress_sandbox *sb, const struct decision *d);
+/* The first rows that match, of sb, which may be NULL; at most EGRESS_LOG_ROWS_MAX. */
+size_t recent_list(const struct egress_sandbox *sb, const struct egress_log_query *which,
+		   struct egress_log_row *ret, struct egress_log_end *ret_end);
+void recent_fini(struct egress_sandbox *sb);
 #endif

@@ -26,6 +26,10 @@ struct feed {
 	bool all;       /* between ALL and END */
 	char in[EGRESS_MESSAGE_MAX], reply[EGRESS_MESSAGE_MAX];
 	struct egress_flow_row flows[EGRESS_FLOWS_MAX];
+	struct {
+		struct egress_log_end end;
+		struct egress_log_row rows[EGRESS_LOG_ROWS_MAX];
+	} log;
 };
 
 static void on_feed_peer_closed(uv_handle_t *h)
@@ -86,9 +90,31 @@ static void feed_reply_applied(struct feed_peer *p, struct egress_sandbox *sb, u
 {
 	const struct egress_counts counts = egress_sandbox_get_counts(sb);
 
+	auto_buf body = BUF_INIT(sizeof(counts) + EGRESS_CA_MAX);
+
 	sb->count.sent = counts;
+	if (buf_append(&body, &counts, sizeof(counts)) < 0 ||
+	    (egress_policy_inspects((struct slice){ sb->policy.data, sb->policy.len }) &&
+	     ca_write_pem(p->egress, &sb->id, &body) < 0)) {
+		feed_reply(p, EGRESS_MSG_REFUSED, &sb->id, generation, (struct slice){});
+		return;
+	}
 	feed_reply(p, EGRESS_MSG_APPLIED, &sb->id, generation,
-		   (struct slice){ (const char *)&counts, sizeof(counts) });
+		   (struct slice){ body.data, body.len });
+}
+
+static void feed_list_log(struct feed_peer *p, const struct egress_message *m, struct slice body)
+{
+	struct feed *feed = p->egress->feed;
+	struct egress_log_query which;
+	size_t n;
+
+	memcpy(&which, body.p, sizeof(which));
+	n = recent_list(egress_sandbox_find(p->egress, &m->sandbox), &which, feed->log.rows,
+			&feed->log.end);
+	feed_reply(p, EGRESS_MSG_LOG, &m->sandbox, m->generation,
+		   (struct slice){ (const char *)&feed->log,
+				   sizeof(feed->log.end) + n * sizeof(feed->log.rows[0]) });
 }
 
 static void feed_answer_question(struct feed_peer *p, const struct egress_message *m,
@@ -96,6 +122,7 @@ static void feed_answer_question(struct feed_peer *p, const struct egress_messag
 {
 	struct feed *feed = p->egress->feed;
 	struct egress_sandbox *sb = egress_sandbox_find(p->egress, &m->sandbox);
+	struct egress_answer answer;
 	struct egress_cut which;
 	uint64_t n;
 
@@ -103,6 +130,13 @@ static void feed_answer_question(struct feed_peer *p, const struct egress_messag
 		memcpy(&which, body.p, sizeof(which));
 		n = egress_sandbox_cut_flows(sb, &which);
 		feed_reply(p, EGRESS_MSG_CUT_DONE, &m->sandbox, m->generation,
+			   (struct slice){ (const char *)&n, sizeof(n) });
+	} else if (m->kind == EGRESS_MSG_LIST_LOG) {
+		feed_list_log(p, m, body);
+	} else if (m->kind == EGRESS_MSG_ANSWER) {
+		memcpy(&answer, body.p, sizeof(answer));
+		n = egress_sandbox_answer_asks(sb, &answer);
+		feed_reply(p, EGRESS_MSG_ANSWERED, &m->sandbox, m->generation,
 			   (struct slice){ (const char *)&n, sizeof(n) });
 	} else {
 		n = egress_sandbox_list_flows(sb, feed->flows);
@@ -138,7 +172,9 @@ static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, 
 {
 	struct egress_sandbox *sb = egress_sandbox_find(e, &m->sandbox);
 	struct egress_counts counts;
-	const struct slice policy = { body.p + sizeof(counts), body.n - sizeof(counts) };
+	struct egress_limits limits;
+	const size_t at = sizeof(counts) + sizeof(limits);
+	const struct slice policy = { body.p + at, body.n - at };
 	const bool is_new = !sb;
 	int r;
 
@@ -151,11 +187,14 @@ static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, 
 	if (!sb)
 		return -ENOMEM;
 	memcpy(&counts, body.p, sizeof(counts));
+	memcpy(&limits, body.p + sizeof(counts), sizeof(limits));
 	if (is_new)
 		egress_sandbox_set_counts(sb, &counts);
 	sb->round = e->feed->round;
 	/* the policy first: no connection is accepted before there is one */
-	r = egress_sandbox_set_policy(sb, policy);
+	r = egress_sandbox_set_limits(sb, &limits);
+	if (r >= 0)
+		r = egress_sandbox_set_policy(sb, policy);
 	if (r >= 0 && envelope >= 0)
 		r = feed_open_listeners(sb, envelope);
 	if (r >= 0 && egress_sandbox_fd(sb, STEER_LINK) < 0)
@@ -182,18 +221,27 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		p->greeted = true;
 		feed_reply(p, EGRESS_MSG_HELLO, NULL, 0, (struct slice){});
 		counter_send_again(e);
+		egress_tell_asks_again(e);
 	} else if (m.kind == EGRESS_MSG_ALL) {
 		feed->round++;
 		feed->all = true;
 	} else if (m.kind == EGRESS_MSG_END) {
-		if (feed->all)
+		if (feed->all) {
 			egress_sandbox_remove_all_but(e, feed->round);
+			name_file_forget_rest(e);
+		}
 		feed->all = false;
+	} else if (m.kind == EGRESS_MSG_EVENT) {
+		webhook_add(e, egress_message_body(feed->in, n));
 	} else if (m.kind == EGRESS_MSG_GONE) {
 		sb = egress_sandbox_find(e, &m.sandbox);
-		if (sb)
+		name_file_forget(e, &m.sandbox);
+		if (sb) {
+			egress_sandbox_counts_send(sb);
 			egress_sandbox_remove(sb);
-	} else if (m.kind == EGRESS_MSG_LIST_FLOWS || m.kind == EGRESS_MSG_CUT) {
+		}
+	} else if (m.kind == EGRESS_MSG_LIST_FLOWS || m.kind == EGRESS_MSG_CUT ||
+		   m.kind == EGRESS_MSG_LIST_LOG || m.kind == EGRESS_MSG_ANSWER) {
 		feed_answer_question(p, &m, egress_message_body(feed->in, n));
 	} else {
 		r = feed_apply_sandbox(e, &m, egress_message_body(feed->in, n), fd);

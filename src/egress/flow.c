@@ -2,61 +2,25 @@
 /*
  * flow - a connection of a sandbox
  *
- *	accepted -> judged -> (port 443: the name in its TLS hello is the name it dialled)
+ *	accepted -> judged -> (the policy asks: an answer allows it)
+ *	                      (port 443: the name in its TLS hello is the name it dialled)
  *	                      (port 80: so is the Host of each request, host-guard.h)
  *	         -> resolved -> each address may be dialled -> logged -> dialled -> copied
  *
  * It is judged by the name whose address it dialled, and connected to that name: nothing that it
  * sends has an influence.  A refused connection is reset, so that a program inside fails at once.
  */
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "egress/client-hello.h"
-#include "egress/egress.h"
+#include "egress/flow.h"
 #include "egress/host-guard.h"
-#include "net/tunnel.h"
 
-#define ACCEPT_BATCH 32 /* before others get their turn */
 #define HELLO_MS 10000
-#define DIAL_MS 5000
-#define DIALS_MAX 3
-#define IDLE_MS 900000 /* without a byte */
-#define HTTPS_PORT 443
-#define HTTP_PORT 80
-
-struct flow_dial;
-
-struct flow {
-	struct egress_sandbox *sandbox;
-	struct flow *prev, *next; /* of the sandbox */
-	unsigned holds;           /* handles and callbacks that refer to it */
-	bool ended, cut;
-	enum egress_flow_state state;
-	uint64_t since_ns;     /* wall time */
-	struct host_name name; /* n is 0 for a connection to an address */
-	uint32_t address;      /* that it dialled */
-	uint16_t port;
-	struct egress_verdict verdict;
-	struct conn *inside; /* until the tunnel has it */
-	struct buf hello;
-	uv_timer_t timer;
-	struct resolved to;
-	unsigned n_dials;
-	struct flow_dial *dial;
-	struct tunnel *tunnel;
-	uint64_t moved; /* bytes when its silence began */
-};
-
-/* A connection being opened; frees itself after its flow has left it. */
-struct flow_dial {
-	struct flow *flow;
-	uv_poll_t poll;
-	int fd;
-};
+#define IDLE_MS 900000    /* without a byte */
+#define ASK_BYTES KIB(16) /* of one that waits for an answer; then nothing more is read */
 
 struct flow *flow_next(const struct flow *f)
 {
@@ -68,6 +32,13 @@ void flow_get_moved(const struct flow *f, uint64_t *ret_up, uint64_t *ret_down)
 	*ret_up = *ret_down = 0;
 	if (f->tunnel)
 		tunnel_get_moved(f->tunnel, ret_up, ret_down);
+	else if (f->inspection)
+		inspection_get_moved(f->inspection, ret_up, ret_down);
+}
+
+struct tunnel *flow_get_tunnel(const struct flow *f)
+{
+	return f->tunnel;
 }
 
 bool flow_describe(const struct flow *f, struct egress_flow_row *ret)
@@ -79,7 +50,7 @@ bool flow_describe(const struct flow *f, struct egress_flow_row *ret)
 					 .state = (uint16_t)f->state };
 	static_assert(sizeof(f->name.text) <= sizeof(ret->name));
 	memcpy(ret->name, f->name.text, f->name.n);
-	if (f->n_dials)
+	if (f->n_dials && f->to.n)
 		memcpy(ret->address, f->to.addresses[f->n_dials - 1], sizeof(ret->address));
 	else if (!f->name.n)
 		address_from_v4(f->address, ret->address);
@@ -87,13 +58,14 @@ bool flow_describe(const struct flow *f, struct egress_flow_row *ret)
 	return true;
 }
 
-static void flow_release(struct flow *f)
+void flow_release(struct flow *f)
 {
 	struct egress_sandbox *sb = f->sandbox;
 
 	if (--f->holds)
 		return;
 	buf_fini(&f->hello);
+	flow_proxy_free(f);
 	free(f);
 	egress_sandbox_release(sb);
 }
@@ -109,13 +81,12 @@ static const char *flow_target(const struct flow *f, char room[static ADDRESS_TE
 	return room;
 }
 
-/* NULL: it is connected to the name it dialled. */
-static const struct name_mirror *flow_mirror(const struct flow *f)
+const struct name_mirror *flow_mirror(const struct flow *f)
 {
 	return f->name.n ? name_map_find(&f->sandbox->egress->map, &f->name) : NULL;
 }
 
-static uint16_t flow_dial_port(const struct flow *f)
+uint16_t flow_dial_port(const struct flow *f)
 {
 	const struct name_mirror *mirror = flow_mirror(f);
 
@@ -131,15 +102,16 @@ static struct decision flow_decision(const struct flow *f, const char *op, const
 			      .name = flow_target(f, room),
 			      .port = f->port,
 			      .mirror = flow_mirror(f),
+			      .by_proxy = f->by_proxy,
 			      .verdict = f->verdict };
 
-	if (f->n_dials)
+	if (f->n_dials && f->to.n)
 		d.dialled = f->to.addresses[f->n_dials - 1];
 	flow_get_moved(f, &d.up, &d.down);
 	return d;
 }
 
-static bool flow_log(const struct flow *f, const char *op, const char *outcome)
+bool flow_log(const struct flow *f, const char *op, const char *outcome)
 {
 	char room[ADDRESS_TEXT_MAX];
 	struct decision d = flow_decision(f, op, outcome, room);
@@ -147,7 +119,7 @@ static bool flow_log(const struct flow *f, const char *op, const char *outcome)
 	return decision_log_add(f->sandbox->egress, &d);
 }
 
-static void flow_log_denial(const struct flow *f, const char *why)
+void flow_log_denial(const struct flow *f, const char *why)
 {
 	char room[ADDRESS_TEXT_MAX];
 	struct decision d = flow_decision(f, "cut", why, room);
@@ -155,30 +127,12 @@ static void flow_log_denial(const struct flow *f, const char *why)
 	decision_log_add_denial(f->sandbox, &d);
 }
 
-/* Whether a close of this socket becomes a reset. */
-static void socket_reset_on_close(int fd, bool on)
+void socket_reset_on_close(int fd)
 {
-	struct linger l = { .l_onoff = on };
+	struct linger l = { .l_onoff = 1 };
 
 	if (fd >= 0)
 		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-}
-
-static void on_flow_dial_closed(uv_handle_t *h)
-{
-	struct flow_dial *d = h->data;
-	struct flow *f = d->flow;
-
-	cay_closep(&d->fd);
-	free(d);
-	flow_release(f);
-}
-
-static void flow_leave_dial(struct flow *f)
-{
-	if (f->dial)
-		uv_close((uv_handle_t *)&f->dial->poll, on_flow_dial_closed);
-	f->dial = NULL;
 }
 
 static void on_flow_timer_closed(uv_handle_t *h)
@@ -202,10 +156,20 @@ static void flow_end(struct flow *f)
 	uv_close((uv_handle_t *)&f->timer, on_flow_timer_closed);
 }
 
+static void flow_stop_asking(struct flow *f, enum egress_ask_event why)
+{
+	if (f->state != EGRESS_FLOW_ASKING)
+		return;
+	f->state = EGRESS_FLOW_CHECKING;
+	f->sandbox->n_asking--;
+	(void)flow_tell(f, why);
+}
+
 void flow_cut(struct flow *f, const char *why)
 {
 	if (f->ended || f->cut)
 		return;
+	flow_stop_asking(f, EGRESS_ASK_LEFT);
 	f->cut = true;
 	flow_log_denial(f, why);
 	if (!f->tunnel)
@@ -214,8 +178,16 @@ void flow_cut(struct flow *f, const char *why)
 		tunnel_reset(f->tunnel); /* its done() ends the flow */
 		return;
 	}
-	if (f->inside)
+	if (f->inspection) {
+		flow_leave_dial(f);
+		(void)uv_timer_stop(&f->timer);
+		inspection_refuse(f->inspection, why); /* so does this */
+		return;
+	}
+	if (f->inside) {
+		socket_reset_on_close(conn_fd(f->inside));
 		conn_close(f->inside);
+	}
 	flow_end(f);
 }
 
@@ -231,13 +203,6 @@ static struct egress_verdict flow_judge(const struct flow *f)
 						f->port);
 }
 
-void flow_judge_again(struct flow *f)
-{
-	f->verdict = flow_judge(f);
-	if (f->verdict.action != EGRESS_ALLOW)
-		flow_cut(f, "deny");
-}
-
 static void on_flow_idle_timer(uv_timer_t *t)
 {
 	struct flow *f = t->data;
@@ -249,7 +214,7 @@ static void on_flow_idle_timer(uv_timer_t *t)
 	f->moved = up + down;
 }
 
-static void on_flow_tunnel_done(void *arg)
+void on_flow_copied(void *arg)
 {
 	struct flow *f = arg;
 	uint64_t up, down;
@@ -259,32 +224,36 @@ static void on_flow_tunnel_done(void *arg)
 	f->sandbox->count.ended.down += down;
 	(void)flow_log(f, "closed", "closed");
 	f->tunnel = NULL;
+	f->inspection = NULL;
 	flow_end(f);
 	flow_release(f);
 }
 
-static void flow_copy(struct flow *f, int fd, int family)
+void flow_copy(struct flow *f, struct conn *outside)
 {
 	struct egress *e = f->sandbox->egress;
-	static const struct conn_events none = {};
-	struct conn_conf conf = { .events = &none, .data = f, .out_max = 2 * CONN_READ };
-	struct conn *outside, *inside = f->inside;
-	struct tunnel *t = tunnel_new(&e->loop, on_flow_tunnel_done, f);
+	struct conn *inside = f->inside;
+	struct tunnel *t;
 
-	if (!t || conn_open_fd(e->room, fd, family, &conf, &outside) < 0) {
-		if (t)
-			tunnel_free(t);
-		else
-			cay_closep(&fd);
+	if (f->inspection) {
+		(void)uv_timer_stop(&f->timer);
+		f->state = EGRESS_FLOW_OPEN;
+		f->sandbox->count.ended.connected++;
+		inspection_set_host(f->inspection, outside);
+		return;
+	}
+	t = tunnel_new(&e->loop, on_flow_copied, f);
+	if (!t) {
+		conn_discard(outside);
 		flow_cut(f, "no_memory");
 		return;
 	}
 	f->tunnel = t;
 	f->state = EGRESS_FLOW_OPEN;
 	f->sandbox->count.ended.connected++;
+	egress_sandbox_meter_tunnel(f->sandbox, t);
 	if (e->may_splice && !conn_is_filtered(inside))
 		tunnel_allow_splice(t);
-	socket_reset_on_close(conn_fd(inside), false);
 	f->inside = NULL; /* the tunnel's, with the hold of the connection */
 	(void)uv_timer_start(&f->timer, on_flow_idle_timer, IDLE_MS, IDLE_MS);
 	tunnel_start(t, inside, (struct slice){ f->hello.data, f->hello.len }, outside,
@@ -293,161 +262,54 @@ static void flow_copy(struct flow *f, int fd, int family)
 	f->hello = BUF_INIT(0);
 }
 
-static void flow_dial_next(struct flow *f);
-
-static void on_flow_dialled(uv_poll_t *p, int, int)
+static void flow_go_on(struct flow *f)
 {
-	struct flow_dial *d = p->data;
-	struct flow *f = d->flow;
-	int failed = 0, family = 0, fd;
-	socklen_t n = sizeof(failed);
-
-	if (f->dial != d)
-		return;
-	if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &failed, &n) < 0 || failed) {
-		flow_leave_dial(f);
-		flow_dial_next(f);
-		return;
-	}
-	n = sizeof(family);
-	(void)getsockopt(d->fd, SOL_SOCKET, SO_DOMAIN, &family, &n);
-	fd = fcntl(d->fd, F_DUPFD_CLOEXEC, 3); /* the poll still refers to the first */
-	flow_leave_dial(f);
-	if (fd < 0)
-		flow_cut(f, "no_memory");
+	if (f->verdict.inspect)
+		flow_inspect(f);
 	else
-		flow_copy(f, fd, family);
+		flow_resolve(f);
 }
 
-static int flow_dial_open(struct flow *f, const uint8_t *address)
+/* The name a TLS client asks for must be the one it dialled.  A hello that may hide another (ECH)
+ * is refused, unless every name is allowed. */
+static void flow_check_hello(struct flow *f)
 {
-	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)address);
-	uint16_t port = htons(flow_dial_port(f));
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = port };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = port };
-	auto_close int fd =
-		socket(v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct flow_dial *d;
-
-	if (fd < 0)
-		return -errno;
-	memcpy(&in.sin_addr, address + 12, 4);
-	memcpy(&in6.sin6_addr, address, sizeof(in6.sin6_addr));
-	if ((v4 ? connect(fd, (const struct sockaddr *)&in, sizeof(in))
-		: connect(fd, (const struct sockaddr *)&in6, sizeof(in6))) < 0 &&
-	    errno != EINPROGRESS)
-		return -errno;
-	d = calloc(1, sizeof(*d));
-	if (!d || uv_poll_init(&f->sandbox->egress->loop, &d->poll, fd) < 0) {
-		free(d);
-		return -ENOMEM;
-	}
-	d->flow = f;
-	d->fd = cay_take_fd(&fd);
-	d->poll.data = d;
-	f->dial = d;
-	f->holds++;
-	return uv_poll_start(&d->poll, UV_WRITABLE, on_flow_dialled);
-}
-
-static void on_flow_dial_timeout(uv_timer_t *t)
-{
-	struct flow *f = t->data;
-
-	flow_leave_dial(f);
-	flow_dial_next(f);
-}
-
-static void flow_dial_next(struct flow *f)
-{
-	f->state = EGRESS_FLOW_CONNECTING;
-	while (f->n_dials < f->to.n && f->n_dials < DIALS_MAX) {
-		if (flow_dial_open(f, f->to.addresses[f->n_dials++]) >= 0) {
-			(void)uv_timer_start(&f->timer, on_flow_dial_timeout, DIAL_MS, 0);
-			return;
-		}
-	}
-	flow_cut(f, "connect_failed");
-}
-
-/* All addresses, or none: a name that also has an address that is not public is an attack, or a
- * mistake that would otherwise show now and then. */
-static void flow_connect(struct flow *f)
-{
-	uint16_t port = flow_dial_port(f);
-
-	for (unsigned i = 0; i < f->to.n; i++) {
-		const char *why = address_refusal(f->sandbox->egress, f->to.addresses[i], port);
-
-		if (why) {
-			flow_cut(f, why);
-			return;
-		}
-	}
-	if (!flow_log(f, "connect", "allow"))
-		flow_cut(f, "log_unavailable");
-	else
-		flow_dial_next(f);
-}
-
-static void on_flow_resolved(void *arg, const struct resolved *what)
-{
-	struct flow *f = arg;
-
-	if (!f->ended) {
-		f->to = *what;
-		if (what->outcome == RESOLVED)
-			flow_connect(f);
-		else
-			flow_cut(f,
-				 what->outcome == RESOLVE_FAILED ? "resolve_failed" : "no_address");
-	}
-	flow_release(f);
-}
-
-static void flow_resolve(struct flow *f)
-{
-	if (!f->name.n) {
-		f->to.n = 1;
-		address_from_v4(f->address, f->to.addresses[0]);
-		flow_connect(f);
-		return;
-	}
-	f->holds++;
-	f->state = EGRESS_FLOW_RESOLVING;
-	(void)uv_timer_stop(&f->timer); /* the resolver has deadlines */
-	if (resolve_start(f->sandbox, &f->name, on_flow_resolved, f) < 0) {
-		f->holds--;
-		flow_cut(f, "resolver_busy");
-	}
-}
-
-/* The name a TLS client asks for must be the one it dialled.  A hello that hides its name (ECH)
- * cannot be compared, so it is refused. */
-static void on_flow_hello_read(struct conn *c, struct slice bytes)
-{
-	struct flow *f = conn_data(c);
 	struct client_hello hello;
 	enum client_hello_result r;
 
-	if (buf_append(&f->hello, bytes.p, bytes.n) < 0) {
-		flow_cut(f, "hello_too_long");
-		return;
-	}
 	r = client_hello_read((const uint8_t *)f->hello.data, f->hello.len, &hello);
 	if (r == CLIENT_HELLO_MORE)
 		return;
-	conn_set_reading(c, false);
+	conn_set_reading(f->inside, false);
 	if (r != CLIENT_HELLO_DONE)
 		flow_cut(f, r == CLIENT_HELLO_NOT_TLS ? "not_tls" : "hello_malformed");
-	else if (hello.has_ech)
+	else if ((f->hides_name = hello.has_ech) &&
+		 !egress_sandbox_may_hide_names(f->sandbox, f->port))
 		flow_cut(f, "name_is_hidden");
 	else if (hello.sni != CLIENT_HELLO_SNI_PRESENT)
 		flow_cut(f, "no_name");
 	else if (!host_name_eq(&f->name, (struct slice){ hello.name.text, hello.name.n }))
 		flow_cut(f, "other_name");
 	else
-		flow_resolve(f);
+		flow_go_on(f);
+}
+
+static void on_flow_inside_read(struct conn *c, struct slice bytes)
+{
+	struct flow *f = conn_data(c);
+
+	if (buf_append(&f->hello, bytes.p, bytes.n) < 0) {
+		flow_cut(f, "hello_too_long");
+	} else if (f->state != EGRESS_FLOW_ASKING) {
+		flow_check_hello(f);
+	} else {
+		if (f->hello.len >= ASK_BYTES)
+			conn_set_reading(c, false);
+		if (f->kind == EGRESS_KIND_NONE) {
+			f->kind = ask_kind_of(f->hello.data[0]);
+			(void)flow_tell(f, EGRESS_ASK_BYTES);
+		}
+	}
 }
 
 static void on_flow_inside_end(struct conn *c, const struct cay_err *)
@@ -468,9 +330,93 @@ static void on_flow_hello_timeout(uv_timer_t *t)
 	flow_cut(t->data, "hello_timeout");
 }
 
-static const struct conn_events flow_inside_events = { .read = on_flow_hello_read,
+static const struct conn_events flow_inside_events = { .read = on_flow_inside_read,
 						       .end = on_flow_inside_end,
 						       .closed = on_flow_inside_closed };
+
+/* It is allowed. */
+static void flow_pass(struct flow *f)
+{
+	flow_stop_asking(f, EGRESS_ASK_LEFT);
+	if (f->name.n && f->port == HTTPS_PORT) {
+		(void)uv_timer_start(&f->timer, on_flow_hello_timeout, HELLO_MS, 0);
+		conn_set_reading(f->inside, true);
+		if (f->hello.len)
+			flow_check_hello(f);
+	} else {
+		conn_set_reading(f->inside, false);
+		flow_go_on(f);
+	}
+}
+
+static void on_flow_ask_timeout(uv_timer_t *t)
+{
+	struct flow *f = t->data;
+
+	flow_stop_asking(f, EGRESS_ASK_EXPIRED);
+	flow_cut(f, "not_answered");
+}
+
+/* Its first bytes are read while it waits: they tell its protocol, and an end is seen. */
+static void flow_ask(struct flow *f)
+{
+	const bool room = f->sandbox->n_asking < EGRESS_ASKS_MAX;
+
+	if (!flow_tell(f, room ? EGRESS_ASK_BEGAN : EGRESS_ASK_REFUSED)) {
+		flow_cut(f, "nobody_to_ask");
+		return;
+	}
+	if (!room) {
+		flow_cut(f, "too_many_ask");
+		return;
+	}
+	f->state = EGRESS_FLOW_ASKING;
+	f->sandbox->n_asking++;
+	(void)uv_timer_start(&f->timer, on_flow_ask_timeout,
+			     egress_policy_ask_ms(egress_sandbox_policy(f->sandbox)), 0);
+	conn_set_reading(f->inside, true);
+}
+
+void flow_answer(struct flow *f, enum egress_answer_verdict verdict)
+{
+	f->verdict = flow_judge(f);
+	if (verdict == EGRESS_ANSWER_NOBODY) {
+		flow_cut(f, "nobody_to_ask");
+	} else if (verdict != EGRESS_ANSWER_ALLOW || f->verdict.action == EGRESS_DENY) {
+		flow_cut(f, "deny");
+	} else {
+		f->approved = true;
+		flow_pass(f);
+	}
+}
+
+/* Whether requests on port 80 are read by the host guard or by an inspection is settled when the
+ * program connects. */
+static bool flow_is_guarded_wrongly(const struct flow *f)
+{
+	return f->name.n && f->port == HTTP_PORT && f->verdict.inspect == f->guarded;
+}
+
+void flow_judge_again(struct flow *f)
+{
+	bool asks;
+
+	f->verdict = flow_judge(f);
+	asks = f->verdict.action == EGRESS_ASK;
+	if (f->state == EGRESS_FLOW_ASKING && flow_is_guarded_wrongly(f))
+		flow_cut(f, "not_inspected");
+	else if (f->verdict.action != EGRESS_ALLOW && !(asks && f->approved) &&
+		 !(asks && f->state == EGRESS_FLOW_ASKING))
+		flow_cut(f, "deny");
+	else if (f->state == EGRESS_FLOW_ASKING && !asks)
+		flow_pass(f);
+	else if (f->state != EGRESS_FLOW_ASKING && flow_escapes_inspection(f))
+		flow_cut(f, "not_inspected");
+	else if (f->inspection && !inspection_is_allowed(f->inspection, &f->verdict))
+		flow_cut(f, "request_denied");
+	else if (f->hides_name && !egress_sandbox_may_hide_names(f->sandbox, f->port))
+		flow_cut(f, "name_is_hidden");
+}
 
 /* Which name it dialled; false: it dialled an address that no name has. */
 static bool flow_find_name(struct flow *f)
@@ -482,11 +428,6 @@ static bool flow_find_name(struct flow *f)
 	return name_table_find_address(&f->sandbox->names, f->address, &f->name);
 }
 
-static void on_flow_refused(void *arg, const char *why)
-{
-	flow_cut(arg, why);
-}
-
 static void flow_begin(struct flow *f, int fd)
 {
 	struct egress *e = f->sandbox->egress;
@@ -496,29 +437,28 @@ static void flow_begin(struct flow *f, int fd)
 				  .data = f,
 				  .out_max = 2 * CONN_READ };
 
-	if (f->name.n && f->port == HTTP_PORT)
+	f->verdict = (struct egress_verdict){ .action = EGRESS_DENY, .rule = -1 };
+	if (has_target)
+		f->verdict = flow_judge(f);
+	if (f->name.n && f->port == HTTP_PORT && !f->verdict.inspect)
 		conf.layer = &guard.layer;
-	socket_reset_on_close(fd, true); /* until it is copied */
+	f->guarded = conf.layer;
 	if (conn_open_fd(e->room, fd, AF_INET, &conf, &f->inside) < 0) {
 		f->inside = NULL;
 		flow_cut(f, "no_memory");
 		return;
 	}
 	f->holds++;
-	f->verdict = (struct egress_verdict){ .action = EGRESS_DENY, .rule = -1 };
 	if (!has_target) {
 		flow_cut(f, "no_such_host");
 		return;
 	}
-	f->verdict = flow_judge(f);
-	if (f->verdict.action != EGRESS_ALLOW) {
+	if (f->verdict.action == EGRESS_ASK)
+		flow_ask(f);
+	else if (f->verdict.action != EGRESS_ALLOW)
 		flow_cut(f, "deny");
-	} else if (f->name.n && f->port == HTTPS_PORT) {
-		(void)uv_timer_start(&f->timer, on_flow_hello_timeout, HELLO_MS, 0);
-		conn_set_reading(f->inside, true);
-	} else {
-		flow_resolve(f);
-	}
+	else
+		flow_pass(f);
 }
 
 static struct flow *flow_new(struct egress_sandbox *sb, const struct sockaddr_in *dialled)
@@ -547,37 +487,11 @@ static struct flow *flow_new(struct egress_sandbox *sb, const struct sockaddr_in
 	return f;
 }
 
-/* There is always a descriptor left to accept and refuse with: a listener that cannot be read would
- * keep the loop busy. */
-static bool egress_sandbox_may_begin_flow(struct egress_sandbox *sb)
+bool flow_start(struct egress_sandbox *sb, const struct sockaddr_in *dialled, int *fd)
 {
-	const struct egress *e = sb->egress;
+	struct flow *f = flow_new(sb, dialled);
 
-	return sb->n_flows < SANDBOX_FLOWS_MAX && e->n_flows < e->flows_max &&
-	       e->tenants[egress_sandbox_tenant_slot(sb)].n_flows <= e->flows_max / 4 &&
-	       pace_take(&sb->flow_pace, clk_boot_ns(e->clk), SANDBOX_FLOWS_PER_S,
-			 SANDBOX_FLOWS_BURST);
-}
-
-void egress_sandbox_accept_flows(struct egress_sandbox *sb)
-{
-	for (unsigned i = 0; i < ACCEPT_BATCH && egress_sandbox_fd(sb, STEER_TCP) >= 0; i++) {
-		auto_close int fd = accept4(egress_sandbox_fd(sb, STEER_TCP), NULL, NULL,
-					    SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct sockaddr_in dialled = {};
-		socklen_t n = sizeof(dialled);
-		struct flow *f = NULL;
-
-		if (fd < 0)
-			return;
-		if (egress_sandbox_may_begin_flow(sb) &&
-		    getsockname(fd, (struct sockaddr *)&dialled, &n) == 0)
-			f = flow_new(sb, &dialled);
-		if (f) {
-			flow_begin(f, cay_take_fd(&fd));
-		} else {
-			socket_reset_on_close(fd, true);
-			egress_sandbox_count_refusal(sb, "too_many");
-		}
-	}
+	if (f)
+		flow_begin(f, cay_take_fd(fd));
+	return f;
 }

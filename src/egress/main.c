@@ -8,8 +8,8 @@
 #include "egress/egress.h"
 #include "net/splice.h"
 
-/* A flow has at most three descriptors, a sandbox three and a query one.  Splices have at most an
- * eighth of all, or there are none. */
+/* A flow has at most three descriptors, also while cay-broker has one of them, a sandbox three and
+ * a query one.  Splices have at most an eighth of all, or there are none. */
 static void egress_share_descriptors(struct egress *e)
 {
 	struct rlimit lim = { .rlim_cur = 1024 };
@@ -20,6 +20,18 @@ static void egress_share_descriptors(struct egress *e)
 		most = lim.rlim_cur;
 	e->flows_max = (unsigned)(most / 6) + 1;
 	e->may_splice = most / 8 >= UINT64_C(2) * (SPLICES_MAX + SPLICE_PIPES_MAX);
+}
+
+/* The loop opens a descriptor with its first socket, for when there are no more.  Once confined it
+ * could not, and would try with each connection. */
+static int egress_open_spare(struct egress *e, struct cay_err *err)
+{
+	static uv_tcp_t first;
+
+	if (uv_tcp_init(&e->loop, &first) < 0)
+		return cay_no_memory(err);
+	uv_close((uv_handle_t *)&first, NULL);
+	return 0;
 }
 
 static int egress_start(struct egress *e, struct cay_err *err)
@@ -34,9 +46,20 @@ static int egress_start(struct egress *e, struct cay_err *err)
 	if (r >= 0)
 		r = name_map_parse(e->settings.egress_map, &e->map, err);
 	if (r >= 0)
+		r = proxy_open(e, err);
+	if (r >= 0)
+		r = webhook_open(e, err);
+	if (r >= 0)
 		r = resolver_open(e, err);
 	if (r >= 0)
+		r = ca_open(e, err);
+	if (r >= 0)
 		r = decision_log_open(e, err);
+	if (r >= 0)
+		r = name_file_open(e, err);
+	if (r < 0)
+		return r;
+	r = egress_open_spare(e, err);
 	if (r < 0)
 		return r;
 	e->room = conn_shared_new(&e->loop);
@@ -69,7 +92,7 @@ static int egress_run(struct egress *e, struct cay_err *err)
 
 int main(int argc, char **argv)
 {
-	static struct egress e = { .clk = &clk_system };
+	static struct egress e = { .clk = &clk_system, .broker_fd = -EBADF };
 	struct cay_err err = {};
 	int r;
 

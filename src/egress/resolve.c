@@ -256,12 +256,11 @@ static void resolve_try_next(struct resolve_query *q, bool tcp)
 		(void)uv_timer_start(&q->timer, on_resolve_timeout, TRY_MS, 0);
 }
 
-static bool resolve_from_cache(const struct egress_sandbox *sb, const struct host_name *name,
-			       resolve_fn *fn, void *arg)
+static bool resolve_from_cache(const struct egress *e, const struct id *tenant,
+			       const struct host_name *name, resolve_fn *fn, void *arg)
 {
-	const struct egress *e = sb->egress;
 	const struct address_cache_entry *found =
-		address_cache_find(&e->resolver->cache, &sb->tenant, name, clk_boot_ns(e->clk));
+		address_cache_find(&e->resolver->cache, tenant, name, clk_boot_ns(e->clk));
 	struct resolved what = { .outcome = RESOLVED };
 
 	if (!found)
@@ -273,17 +272,12 @@ static bool resolve_from_cache(const struct egress_sandbox *sb, const struct hos
 }
 
 /* A name server that is slow to answer holds up its own tenant only. */
-int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resolve_fn *fn,
-		  void *arg)
+static int resolve_start_of(struct egress *e, const struct id *tenant, unsigned slot,
+			    const struct host_name *name, resolve_fn *fn, void *arg)
 {
-	struct egress *e = sb->egress;
-	const struct name_mirror *mirror = name_map_find(&e->map, name);
-	unsigned slot = egress_sandbox_tenant_slot(sb);
 	struct resolve_query *q;
 
-	if (mirror)
-		name = &mirror->to;
-	if (resolve_from_cache(sb, name, fn, arg))
+	if (resolve_from_cache(e, tenant, name, fn, arg))
 		return 0;
 	if (!e->resolver->n_servers || e->n_queries >= QUERIES_MAX ||
 	    e->tenants[slot].n_queries >= QUERIES_OF_TENANT_MAX)
@@ -292,7 +286,7 @@ int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resol
 	if (!q)
 		return -ENOMEM;
 	*q = (struct resolve_query){ .egress = e,
-				     .tenant = sb->tenant,
+				     .tenant = *tenant,
 				     .tenant_slot = slot,
 				     .name = *name,
 				     .fn = fn,
@@ -303,6 +297,22 @@ int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resol
 	q->timer.data = q;
 	resolve_ask(q, DNS_A);
 	return 0;
+}
+
+int resolve_start(struct egress_sandbox *sb, const struct host_name *name, resolve_fn *fn,
+		  void *arg)
+{
+	const struct name_mirror *mirror = name_map_find(&sb->egress->map, name);
+
+	return resolve_start_of(sb->egress, &sb->tenant, egress_sandbox_tenant_slot(sb),
+				mirror ? &mirror->to : name, fn, arg);
+}
+
+int resolve_start_of_node(struct egress *e, const struct host_name *name, resolve_fn *fn, void *arg)
+{
+	static const struct id node;
+
+	return resolve_start_of(e, &node, 0, name, fn, arg);
 }
 
 /* "192.0.2.1", "192.0.2.1:53", "2001:db8::1" or "[2001:db8::1]:53". */
@@ -376,7 +386,7 @@ int resolver_open(struct egress *e, struct cay_err *err)
 	}
 	if (!all.n_servers)
 		resolver_read_conf(&all);
-	if (!all.n_servers)
+	if (!all.n_servers && !e->settings.egress_proxy_resolves)
 		log_warn(&e->log, "no name can be resolved: set egress.dns, or add a nameserver "
 				  "to /etc/resolv.conf, and restart cay-egress");
 	if (getrandom(all.cache.key, sizeof(all.cache.key), 0) != sizeof(all.cache.key))

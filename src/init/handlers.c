@@ -6,7 +6,9 @@
 
 #include "base/path.h"
 #include "init/core/handlers.h"
+#include "init/core/trust.h"
 #include "init/exec/exec.h"
+#include "init/kernel/kernel-parent.h"
 #include "init/service/service-config.h"
 #include "init/service/start-scripts.h"
 #include "wire/hello.h"
@@ -86,6 +88,15 @@ static void init_route_resolver(struct request *rq, void *)
 	request_reply(rq, 204, NULL, NULL);
 }
 
+static void init_route_trust(struct request *rq, void *)
+{
+	const struct trust *t = rq->body;
+
+	if (t->ca)
+		trust_add(slice_of(t->ca));
+	request_reply(rq, 204, NULL, NULL);
+}
+
 static void init_route_claim(struct request *rq, void *arg)
 {
 	const struct claim *request = rq->body;
@@ -107,12 +118,19 @@ static void init_route_claim(struct request *rq, void *arg)
 		if (request->has_output)
 			in->budget.max = request->output_bytes;
 		workdir_create(claim.cwd);
+		kernel_parent_prepare(in, request);
 		if (request->resolver)
 			resolver_conf_create();
 		start_scripts_begin(in, rq);
 		return;
 	}
 	request_fail(rq, &err);
+}
+
+static void init_route_kernels(struct request *rq, void *arg)
+{
+	kernel_parent_prepare(arg, rq->body);
+	request_reply(rq, 204, NULL, NULL);
 }
 
 static void init_route_entrypoint_get(struct request *rq, void *arg)
@@ -193,7 +211,9 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 const struct server_route init_routes[] = {
 	{ METHOD_GET, INIT_PATH_HELLO, NULL, 0, init_route_hello },
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), init_route_claim },
+	{ METHOD_POST, INIT_PATH_KERNELS, &claim_table, KIB(256), init_route_kernels },
 	{ METHOD_POST, INIT_PATH_RESOLVER, NULL, 0, init_route_resolver },
+	{ METHOD_POST, INIT_PATH_TRUST, &trust_table, KIB(8), init_route_trust },
 	{ METHOD_GET, INIT_PATH_START, NULL, 0, start_scripts_wait },
 	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), init_route_entrypoint_start },
 	{ METHOD_GET, INIT_PATH_ENTRY, NULL, 0, init_route_entrypoint_get },

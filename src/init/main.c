@@ -27,7 +27,7 @@
 #include "init/exec/meminfo.h"
 #include "init/exec/output-excerpt.h"
 #include "init/file/child-op.h"
-#include "init/shell/shell.h"
+#include "init/kernel/kernel.h"
 
 #define FD_SOCKET 3
 #define FD_CGROUP 4
@@ -170,7 +170,8 @@ static bool init_reclaim_output(struct ring_budget *b)
 {
 	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
 
-	return exec_reclaim_output(in) || shell_reclaim_output(in);
+	return exec_reclaim_output(in) || session_reclaim_output(&in->shells) ||
+	       session_reclaim_output(&in->kernels);
 }
 
 /* A body has up to 2 MiB, and PID 1 must not use up a small sandbox's memory for them. */
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
 			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {
 		.max_conns = MAX_CONNS,
-		.reply_max = TELL_REPLY_MAX,
+		.reply_max = TELL_REPLY_MAX + 2 * RESULTS_MAX,
 		.head_timeout_ms = HEAD_TIMEOUT_MS,
 		.idle_timeout_ms = IDLE_TIMEOUT_MS,
 		.routes = init_routes,

@@ -261,6 +261,20 @@ int verb_thaw(const struct keeper *k, const void *request, int, struct verb_resu
 	return keeper_sandbox_set_frozen(k, request, false, err);
 }
 
+int keeper_sandbox_limit_disk(const struct keeper *k, const struct sandbox *sb,
+			      const struct verb_limits *q, struct cay_err *err)
+{
+	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
+	int r = 0;
+
+	if (disk.bytes || disk.inodes)
+		r = disk_set_limit(&k->disk, sb->dir, DISK, keeper_sandbox_host_root_id(sb), &disk);
+	if (r >= 0)
+		return 0;
+	return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
+			    "limit the disk of %s", sb->name);
+}
+
 /* limits: memory, cpu, pids and disk of one sandbox.  An attacker who owns cayd can let a sandbox
  * use the whole machine, or starve it; it cannot choose which cgroup is written. */
 int verb_limits(const struct keeper *k, const void *request, int, struct verb_result *result,
@@ -268,17 +282,13 @@ int verb_limits(const struct keeper *k, const void *request, int, struct verb_re
 {
 	const struct verb_limits *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
-	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open_running(k, &q->sandbox, q->generation, &b, err);
 
+	if (r >= 0)
+		r = keeper_sandbox_limit_disk(k, &b, q, err);
 	if (r < 0)
 		return r;
-	if (disk.bytes || disk.inodes)
-		r = disk_set_limit(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &disk);
-	if (r < 0)
-		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
-				    "limit the disk of %s", b.name);
 	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
 	if (r >= 0 && q->cpu_milli)
 		return keeper_start_update_proc_view(k, &b, q->cpu_milli, err);
@@ -288,14 +298,14 @@ int verb_limits(const struct keeper *k, const void *request, int, struct verb_re
 
 /* net: steer every connection of one sandbox to listeners in its network namespace.  An attacker
  * who owns cayd gets these listeners, and with them what the sandbox sends: it cannot attach to the
- * host's namespace.  The worker stays in the sandbox's, so it can only reply and exit. */
+ * host's namespace.  The worker executes nothing in there, and returns from it or exits. */
 int verb_net(const struct keeper *k, const void *request, int, struct verb_result *result,
 	     struct cay_err *err)
 {
 	const struct verb_sandbox *q = request;
 	const struct verb_net_message message = { q->sandbox };
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
-	auto_close int near = -EBADF;
+	auto_close int near = -EBADF, home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	int fds[STEER_NUM], pair[2], r;
 
 	r = keeper_sandbox_open_running(k, &q->sandbox, q->generation, &b, err);
@@ -313,7 +323,10 @@ int verb_net(const struct keeper *k, const void *request, int, struct verb_resul
 	r = seqpacket_send_fds(near, &message, sizeof(message), fds, STEER_NUM);
 	for (size_t i = 0; i < STEER_NUM; i++)
 		cay_closep(&fds[i]);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "send the listeners") : 0;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "send the listeners");
+	result->worker_reusable = setns(home, CLONE_NEWNET) == 0;
+	return 0;
 }
 
 /* Usage of an upper in memory: statfs of its root, an overlay over that tmpfs. */
@@ -401,6 +414,26 @@ void id_range_release(const struct keeper *k, const char *id,
 			     : path_for_each_entry(k->ranges, id_range_release_if_owner, &o));
 }
 
+int keeper_sandbox_end_run(const struct keeper *k, const struct sandbox *b,
+			   struct verb_remove_reply *ret_spent, struct cay_err *err)
+{
+	struct cgroup_usage used;
+	int r = b->cgroup.v2 >= 0 ? sandbox_cgroup_kill(&b->cgroup, SANDBOX_KILL_MS, err) : 0;
+
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
+	if (r < 0)
+		return r;
+	if (b->cgroup.v2 >= 0 && cgroup_read_spent(&b->cgroup, &used) >= 0) {
+		ret_spent->cpu_ns = used.cpu_ns;
+		ret_spent->memory_peak = used.memory_peak;
+	}
+	(void)unlinkat(k->sockets, b->name, 0);
+	mount_stage_remove_bundle(&k->stage, b->name);
+	if (b->record.magic || b->cgroup.v2 >= 0)
+		r = sandbox_cgroup_remove(&k->cgroups, &b->record.tenant, &b->id, err);
+	return r < 0 ? r : failpoint_hit(FAULT_REMOVE_CGROUPS);
+}
+
 /*
  * remove: the one clean-up path, by kernel state and names; may be repeated.  An attacker who
  * owns cayd can remove any sandbox with its files.
@@ -414,7 +447,6 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 {
 	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
-	struct cgroup_usage used;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	result->removed.cpu_ns = UINT64_MAX;
@@ -427,20 +459,8 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 	if (r >= 0 && !b.record.magic &&
 	    sandbox_cgroup_find_tenant(&k->cgroups, &b.id, &b.record.tenant) > 0)
 		r = cgroup_open_sandbox(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
-	if (r >= 0 && b.cgroup.v2 >= 0)
-		r = sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
-	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
-	if (r < 0)
-		return r;
-	if (b.cgroup.v2 >= 0 && cgroup_read_spent(&b.cgroup, &used) >= 0) {
-		result->removed.cpu_ns = used.cpu_ns;
-		result->removed.memory_peak = used.memory_peak;
-	}
-	(void)unlinkat(k->sockets, b.name, 0);
-	mount_stage_remove_bundle(&k->stage, b.name);
-	if (b.record.magic || b.cgroup.v2 >= 0)
-		r = sandbox_cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
-	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_CGROUPS);
+	if (r >= 0)
+		r = keeper_sandbox_end_run(k, &b, &result->removed, err);
 	if (r < 0)
 		return r;
 	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? keeper_sandbox_host_root_id(&b) : 0);

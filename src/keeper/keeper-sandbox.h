@@ -54,6 +54,13 @@ static inline uint32_t keeper_sandbox_host_root_id(const struct sandbox *sb)
 void id_range_release(const struct keeper *k, const char *id,
 		      const struct keeper_sandbox_record *record);
 
+/* Kill its processes, and remove what does not outlive them: socket, bundle, cgroups.  ret_spent is
+ * left alone if there was no cgroup. */
+[[nodiscard]] int keeper_sandbox_end_run(const struct keeper *k, const struct sandbox *b,
+					 struct verb_remove_reply *ret_spent, struct cay_err *err);
+/* Limit its disk; a 0 leaves the limit that it has. */
+[[nodiscard]] int keeper_sandbox_limit_disk(const struct keeper *k, const struct sandbox *sb,
+					    const struct verb_limits *q, struct cay_err *err);
 /* Enter namespaces of PID 1 (CLONE_NEW*); -ESRCH when there is none. */
 [[nodiscard]] int keeper_sandbox_enter(const struct sandbox *sb, int namespaces);
 /* Start time of a process since boot; 0 when it does not exist. */

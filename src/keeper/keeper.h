@@ -40,7 +40,8 @@ struct keeper {
 	char **argv;
 	uid_t pull_uid; /* 0: there is no such user */
 	gid_t pull_gid;
-	uid_t egress_uid; /* 0: there is no such user */
+	uid_t egress_uid, broker_uid; /* 0: there is no such user */
+	gid_t egress_gid;
 	uid_t control_uid;
 	gid_t control_gid;
 	int images, sandboxes, ranges, trash; /* below paths.state */
@@ -72,10 +73,11 @@ struct verb_result {
 	bool trash_left;      /* files were left for the process that empties the trash */
 };
 
-/* Verbs, in keeper-sandbox.c, start.c and image-verbs.c.  The comment of each names what an
+/* Verbs, in keeper-sandbox.c, start.c, stop.c and image-verbs.c.  The comment of each names what an
  * attacker who owns cayd could make it do. */
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,
-	verb_list, verb_image_add, verb_image_remove, verb_usage, verb_image_commit, verb_net;
+	verb_stop, verb_restore, verb_list, verb_image_add, verb_image_remove, verb_usage,
+	verb_image_commit, verb_net;
 #endif

@@ -14,10 +14,12 @@
 #include "keeper/runtime-probe.h"
 #include "keeper/runtime.h"
 #include "keeper/trash.h"
+#include "wire/broker-message.h"
+#include "wire/credential-message.h"
 #include "wire/egress-message.h"
 #include "wire/puller.h"
 
-enum keeper_dir_owner { ROOT, CONTROL, PULLER, EGRESS };
+enum keeper_dir_owner { ROOT, CONTROL, PULLER, EGRESS, BROKER };
 
 /* All directories with their owners, below paths.state or paths.run.  The latter is cayd's, which
  * could replace any path in it: root touches those only by the checks of keeper_make_dir(). */
@@ -26,7 +28,8 @@ static const struct {
 	bool run;
 	enum keeper_dir_owner owner;
 	mode_t mode;
-	size_t fd; /* offset in struct keeper of the fd to keep, or 0 */
+	size_t fd;      /* offset in struct keeper of the fd to keep, or 0 */
+	bool of_egress; /* its group */
 } keeper_dirs[] = {
 	{ "images", false, ROOT, 0700, offsetof(struct keeper, images) },
 	{ "images/sha256", false, ROOT, 0700, 0 },
@@ -45,6 +48,9 @@ static const struct {
 	{ PULLER_DIR, true, PULLER, 02750, 0 }, /* its socket gets the group of cayd */
 	{ EGRESS_DIR, true, EGRESS, 02750, 0 },
 	{ EGRESS_DIR, false, EGRESS, 0700, 0 },
+	{ BROKER_DIR, true, BROKER, 02750, 0, .of_egress = true },
+	{ BROKER_DIR, false, BROKER, 0700, 0 },
+	{ CREDENTIAL_DIR, true, BROKER, 02750, 0 },
 };
 
 /* An existing directory must have the right owner: another user could have created it before. */
@@ -90,15 +96,18 @@ int keeper_make_dirs(struct keeper *k, struct cay_err *err)
 	if (state < 0 || run < 0)
 		return err->code ? -EIO : cay_fail_sys(err, CAY_E_INTERNAL, errno, "directories");
 	for (size_t i = 0; i < ARRAY_SIZE(keeper_dirs); i++) {
-		const uid_t uids[] = { 0, k->control_uid, k->pull_uid, k->egress_uid };
-		const gid_t gids[] = { 0, k->control_gid, k->control_gid, k->control_gid };
+		const uid_t uids[] = { 0, k->control_uid, k->pull_uid, k->egress_uid,
+				       k->broker_uid };
 		enum keeper_dir_owner owner = keeper_dirs[i].owner;
+		gid_t gid = keeper_dirs[i].of_egress ? k->egress_gid
+			    : owner == ROOT          ? 0
+						     : k->control_gid;
 		auto_close int fd = -EBADF;
 
 		if (owner != ROOT && !uids[owner]) /* there is no such user */
 			continue;
 		fd = keeper_make_dir(keeper_dirs[i].run ? run : state, keeper_dirs[i].name,
-				     keeper_dirs[i].mode, uids[owner], gids[owner], err);
+				     keeper_dirs[i].mode, uids[owner], gid, err);
 		if (fd < 0)
 			return fd;
 		if (keeper_dirs[i].fd)
@@ -119,7 +128,7 @@ static void keeper_clear_images_tmp(struct keeper *k)
 		log_warn(&k->log, "clear images/tmp, ignoring: %s", strerror(-r));
 }
 
-/* A node without the user of cay-pull or cay-egress works, but has no such program. */
+/* A node without the user of cay-pull, cay-egress or cay-broker works, but has no such program. */
 static int keeper_find_optional_user(struct keeper *k, const char *setting, const char *user,
 				     uid_t *ret, gid_t *ret_gid, struct cay_err *err)
 {
@@ -134,7 +143,7 @@ static int keeper_find_optional_user(struct keeper *k, const char *setting, cons
 
 static int keeper_find_users(struct keeper *k, struct cay_err *err)
 {
-	gid_t egress_gid;
+	gid_t broker_gid;
 	int r = daemon_find_user("users.control", k->settings.control_user, &k->control_uid,
 				 &k->control_gid, err);
 
@@ -143,7 +152,12 @@ static int keeper_find_users(struct keeper *k, struct cay_err *err)
 					      &k->pull_gid, err);
 	if (r >= 0)
 		r = keeper_find_optional_user(k, "users.egress", k->settings.egress_user,
-					      &k->egress_uid, &egress_gid, err);
+					      &k->egress_uid, &k->egress_gid, err);
+	if (r >= 0 && k->egress_uid)
+		r = keeper_find_optional_user(k, "users.broker", k->settings.broker_user,
+					      &k->broker_uid, &broker_gid, err);
+	if (r >= 0 && k->broker_uid && k->broker_uid == k->egress_uid)
+		r = cay_fail(err, CAY_E_INVALID, "users.broker is the user of users.egress");
 	return r;
 }
 

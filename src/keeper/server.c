@@ -73,6 +73,8 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_THAW] = verb_thaw,
 	[VERB_LIMITS] = verb_limits,
 	[VERB_REMOVE] = verb_remove,
+	[VERB_STOP] = verb_stop,
+	[VERB_RESTORE] = verb_restore,
 	[VERB_LIST] = verb_list,
 	[VERB_IMAGE_ADD] = verb_image_add,
 	[VERB_IMAGE_REMOVE] = verb_image_remove,
@@ -135,7 +137,9 @@ static int worker_run_verb(const struct keeper_server *s, const union keeper_mes
 		       n - sizeof(struct verb_reply));
 	if (failpoint_hit(FAULT_KEEPER_ANSWER) < 0)
 		return -EIO;
-	return seqpacket_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
+	r = seqpacket_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
+	cay_closep(&result.fd);
+	return r;
 }
 
 static void keeper_server_close_fd(int *sock)
@@ -160,6 +164,9 @@ static void worker_main(const struct keeper_server *s, int pair)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)close(s->listener);
 	(void)close(s->signals);
+	/* or other workers would not see that the keeper closes them */
+	for (size_t i = 0; i < VERB_WORKERS_MAX; i++)
+		cay_closep(&s->workers[i].pair);
 	if (keeper_cgroup_join(&s->k->workers) < 0 || runtime_set_oom_score() < 0)
 		_exit(1);
 	while (report[0] == AGAIN[0]) {
@@ -217,7 +224,7 @@ static void worker_start_verb(struct keeper_server *s, const union keeper_messag
 	}
 	*w = (struct keeper_worker){ .pair = cay_take_fd(&s->spare), .request = msg->head };
 	s->n_workers++;
-	if (msg->head.verb != VERB_LIMITS)
+	if (msg->head.verb != VERB_LIMITS && msg->head.verb != VERB_NET)
 		(void)worker_fork_spare(s); /* or the next message forks one */
 }
 

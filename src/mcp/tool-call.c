@@ -109,7 +109,7 @@ static int tool_call_write_head(struct mcp_request *v, const struct buf *target,
 	if (r >= 0 && c->range)
 		r = buf_printf(b, "Range: %s\r\n", c->range);
 	/* closing the connection of a cancelled call ends the command as well */
-	if (r >= 0 && (c->op == OP_EXEC_RUN || c->op == OP_SHELL_RUN))
+	if (r >= 0 && (c->op == OP_EXEC_RUN || c->op == OP_SHELL_RUN || c->op == OP_KERNEL_EVAL))
 		r = buf_puts(b, "Prefer: " HTTP_END_WITH_CALLER "\r\n");
 	if (r >= 0 && op->body != BODY_NONE)
 		r = buf_printf(b, "Content-Type: %s\r\nContent-Length: %zu\r\n",

@@ -118,7 +118,7 @@ static const struct {
 	{ "image/webp", 8, 4, "WEBP" },
 };
 
-static const char *image_media_type(struct slice b)
+const char *image_media_type(struct slice b)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(image_signatures); i++)
 		if (b.n >= 16 && memcmp(b.p + image_signatures[i].at, image_signatures[i].bytes,

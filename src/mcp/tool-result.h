@@ -37,6 +37,8 @@ __attribute__((format(printf, 2, 3))) int tool_result_printf(struct tool_result 
 /* Omit the middle to leave `most` bytes, at character boundaries; how: "read on with ...", or
  * NULL. */
 void tool_result_add_cut(struct tool_result *out, struct slice text, size_t most, const char *how);
+/* Of PNG, JPEG, GIF and WebP, by its first bytes; NULL: none of them. */
+const char *image_media_type(struct slice bytes);
 /* True when it is an image clients can show (PNG, JPEG, GIF, WebP, by its first bytes). */
 bool tool_result_add_image(struct tool_result *out, struct slice bytes);
 /* Make the collected text data in this shape, unless the tool has data of its own or an image: that

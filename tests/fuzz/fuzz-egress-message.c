@@ -42,6 +42,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(from_cayd && body.n == sizeof(cut));
 		memcpy(&cut, body.p, sizeof(cut));
 		CHECK(strnlen(cut.name, sizeof(cut.name)) < sizeof(cut.name));
+	} else if (m.kind == EGRESS_MSG_ASK) {
+		struct egress_ask ask;
+
+		CHECK(!from_cayd && body.n == sizeof(ask));
+		memcpy(&ask, body.p, sizeof(ask));
+		CHECK(strnlen(ask.name, sizeof(ask.name)) < sizeof(ask.name));
+		CHECK(!strpbrk(ask.name, "\"\\\n*/") && ask.event < EGRESS_ASK_NUM_EVENTS);
+		CHECK(ask.kind < EGRESS_KIND_NUM && !(ask.name[0] && ask.address));
+	} else if (m.kind == EGRESS_MSG_ANSWER) {
+		struct egress_answer answer;
+
+		CHECK(from_cayd && body.n == sizeof(answer));
+		memcpy(&answer, body.p, sizeof(answer));
+		CHECK(strnlen(answer.name, sizeof(answer.name)) < sizeof(answer.name));
+		CHECK(answer.verdict < EGRESS_ANSWER_NUM);
 	} else if (m.kind == EGRESS_MSG_APPLIED) {
 		memcpy(&sum, body.p, sizeof(sum));
 	}

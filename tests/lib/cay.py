@@ -35,6 +35,7 @@ import urllib.parse
 CONTROL_UID = 64100
 PULL_UID = 64105
 EGRESS_UID = 64106
+BROKER_UID = 64107
 SLOW = 8 if os.environ.get("CAY_GUEST") else 1  # an emulated processor (dev/guest): waits are as many times longer
 START_S = 60.0
 UP_S = 30.0  # for what takes milliseconds on a machine that has the time
@@ -43,7 +44,7 @@ FRAME_MAX = 1 << 20
 FRAME_DATA, FRAME_GAP, FRAME_END, FRAME_ERROR = 1, 2, 3, 4
 STDOUT, STDERR = 1, 2
 PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay", "pull": "pull/cay-pull",
-            "egress": "egress/cay-egress"}
+            "egress": "egress/cay-egress", "broker": "broker/cay-broker"}
 _pause = threading.Event()  # never set
 _ports = set()  # that were given out
 
@@ -193,7 +194,7 @@ class Cay:
                     "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
                     "CAY_PATHS_INIT": str(self.init), "CAY_CGROUP_PATH": self.cgroup,
                     "CAY_USERS_CONTROL": str(CONTROL_UID), "CAY_USERS_PULL": str(PULL_UID),
-                    "CAY_USERS_EGRESS": str(EGRESS_UID), "CAY_NODE_UNLIMITED_DISK": "yes", **(env or {})}
+                    "CAY_USERS_EGRESS": str(EGRESS_UID), "CAY_USERS_BROKER": str(BROKER_UID), "CAY_NODE_UNLIMITED_DISK": "yes", **(env or {})}
         self.args = []  # of both daemons
         self.logs = {}
         self.daemons = {}
@@ -218,6 +219,8 @@ class Cay:
             self.start_pull()
         if "CAY_EGRESS_DNS" in self.env:
             self.start_egress()
+        if "CAY_EGRESS_CA" in self.env:
+            self.start_broker()
         self.start_cayd()
 
     def start_keeper(self):
@@ -231,6 +234,10 @@ class Cay:
     def start_egress(self):
         self._spawn("cay-egress", self.programs["egress"], user=EGRESS_UID, group=EGRESS_UID, extra_groups=[])
         self._up("cay-egress")
+
+    def start_broker(self):
+        self._spawn("cay-broker", self.programs["broker"], user=BROKER_UID, group=BROKER_UID, extra_groups=[])
+        self._up("cay-broker")
 
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
@@ -277,7 +284,7 @@ class Cay:
 
     def stop(self):
         """cayd first, then the keeper; then whatever is left of the sandboxes."""
-        for name in ("cayd", "cay-egress", "cay-pull", "cay-keeper"):
+        for name in ("cayd", "cay-egress", "cay-broker", "cay-pull", "cay-keeper"):
             process = self.daemons.get(name)
             if process and process.poll() is None:
                 process.terminate()

@@ -4,7 +4,7 @@
 The caller's namespace is the node: its only way out is the link, so whatever leaves it can be seen there.  Addresses
 are public ones, because others are refused by cay-egress; nothing leaves the machine.  A host is an address with
 ports.  It answers each connection with a line about itself, then echoes, and keeps the first bytes it got.  At port STORE it
-reads to the end first, and then sends all back.  The host SWITCHES says nothing but that it switches protocols after the first request.
+reads to the end first, and then sends all back; at port SINK it says nothing; at port SOURCE it sends SOURCE_BYTES and ends.  The host SWITCHES says nothing but that it switches protocols after the first request.
 """
 import asyncio
 import contextlib
@@ -17,7 +17,8 @@ import struct
 import subprocess
 
 NODE, DNS, GATEWAY = "93.184.1.1", "93.184.1.53", "93.184.1.2"
-STORE = 9000
+STORE, SINK, SOURCE = 9000, 9001, 9002
+SOURCE_BYTES = 4 << 20
 SWITCHES = "93.184.2.5"
 ETH_IP, ETH_IP6, ETH_ALL = 0x0800, 0x86DD, 3
 CLONE_NEWNET = 0x40000000
@@ -38,7 +39,7 @@ def labels(data, at):
 
 class Names(asyncio.DatagramProtocol):
     """A name server: zone maps a name to a list of addresses or to None, which fails.  Answers are good for a minute if the name
-    begins with "kept.", and otherwise for no time."""
+    begins with "kept.", and otherwise for no time.  A name that begins with "turns." has its addresses by turns, one in an answer."""
 
     def __init__(self, zone, asked):
         self.zone, self.asked = zone, asked
@@ -58,6 +59,8 @@ class Names(asyncio.DatagramProtocol):
         code = 2 if there is None else 0 if name.lower() in self.zone else 3
         records = b""
         n, ttl = 0, 60 if name.lower().startswith("kept.") else 0
+        if name.lower().startswith("turns."):
+            there = [there[len(self.asked) % len(there)]]
         for address in there or ():
             if address.startswith("="):  # an alias
                 target = b"".join(bytes([len(p)]) + p.encode() for p in address[1:].split(".")) + b"\0"
@@ -82,8 +85,9 @@ class Names(asyncio.DatagramProtocol):
 class Lab:
     """zone and hosts may be changed while it runs: they are sent to the other side."""
 
-    def __init__(self, hosts, zone, tls=None):
+    def __init__(self, hosts, zone, tls=None, watch=True):
         self.hosts, self.zone, self.tls = hosts, zone, tls  # tls: (certificate, key) of port 443
+        self.watch = watch  # without it frames() and watched() are not there, and packets cost as much as on other links
 
     def __enter__(self):
         self.ours, theirs = multiprocessing.Pipe()
@@ -154,11 +158,12 @@ class Lab:
     async def run(self, pipe):
         loop = asyncio.get_running_loop()
         self.questions, self.seen, self.moved = [], [], []
-        self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
-        self.wire.bind(("cay-in", ETH_ALL))
-        self.wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
-        self.wire.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self.wire.setblocking(False)
+        if self.watch:
+            self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
+            self.wire.bind(("cay-in", ETH_ALL))
+            self.wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
+            self.wire.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            self.wire.setblocking(False)
         self.captured, self.lost, self.counted = 0, 0, link_packets()
         names = Names(self.zone, self.questions)
         await loop.create_datagram_endpoint(lambda: names, local_addr=(DNS, 53))
@@ -195,16 +200,25 @@ class Lab:
             if address == SWITCHES:
                 first.append(await reader.readuntil(b"\r\n\r\n"))
                 greeting = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
-            writer.write(greeting)
-            moved[1] += len(greeting)
+            if port != SINK:  # where a write would fail behind a reset, before all was read
+                writer.write(greeting)
+                moved[1] += len(greeting)
             if port == STORE:
                 data = await reader.read()
                 moved[0] += len(data)
                 moved[1] += len(data)
                 writer.write(data)
                 await writer.drain()
+            if port == SOURCE:
+                moved[1] += SOURCE_BYTES
+                writer.write(bytes(SOURCE_BYTES))
+                await writer.drain()
+                writer.close()
+                return
             while data := await reader.read(1 << 16):
                 moved[0] += len(data)
+                if port == SINK:
+                    continue
                 moved[1] += len(data)
                 if len(first) < 16:
                     first.append(data[:4096])

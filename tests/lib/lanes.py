@@ -8,7 +8,8 @@ strangers there passes over those of tests; uids may be the same in two lanes, a
 in two runs on one machine.
 
 Every lane collects all tests, in the same order, and takes the next one by a counter they
-share.  What judges by the clock is marked `alone`: it runs when the lanes are done, in one
+share.  The tests of a file that is marked `one_lane`, because what it makes first is costly, are
+taken at once; so are those of all files that are marked `one_lane("NAME")` with the same name.  What judges by the clock is marked `alone`: it runs when the lanes are done, in one
 lane and with nothing beside it.  A test that no lane ran is a failure.
 """
 import concurrent.futures
@@ -36,6 +37,7 @@ class Lane:
 
     def __init__(self, counter, which):
         self.counter, self.which, self.ran, self.items, self.others = int(counter), which, 0, [], 0
+        self.units, self.mine = [], []
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config, items):
@@ -43,14 +45,24 @@ class Lane:
         self.others = len(items) - len(mine)
         config.hook.pytest_deselected(items=[i for i in items if i not in mine])
         items[:] = self.items = mine
+        groups = {}
+        for i in mine:
+            mark = i.get_closest_marker("one_lane")
+            unit = groups.setdefault(mark.args[0] if mark.args else i.path, []) if mark else []
+            unit.append(i)
+            if len(unit) == 1:
+                self.units.append(unit)
 
     def take(self):
         """The next test that nobody has; None when there are no more."""
+        if self.mine:
+            return self.mine.pop(0)
         fcntl.lockf(self.counter, fcntl.LOCK_EX)
         at = struct.unpack("q", os.pread(self.counter, 8, 0))[0]
         os.pwrite(self.counter, struct.pack("q", at + 1), 0)
         fcntl.lockf(self.counter, fcntl.LOCK_UN)
-        return self.items[at] if at < len(self.items) else None
+        self.mine = list(self.units[at]) if at < len(self.units) else []
+        return self.mine.pop(0) if self.mine else None
 
     def pytest_runtestloop(self, session):
         if session.testsfailed or session.config.option.collectonly:

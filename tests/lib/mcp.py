@@ -12,6 +12,7 @@ import socket
 import threading
 
 import cay
+import shell_fixtures
 import world
 
 MCP_UID = 64103
@@ -54,17 +55,18 @@ class McpWorld(world.World):
 
 
 class Workshop(McpWorld):
-    """One that shows ports, and whose own image has a bash, awk and a web server."""
+    """One that shows ports, and whose own image has a bash, awk, a web server, and a python3 that only speaks as a kernel's runner does."""
 
     def start(self):
         self.env.update({"CAY_MCP_IMAGE": "workshop", "CAY_EDGE_PREVIEWS": f"http://preview.localhost:{self.port}"})
         super().start()
         links = [cay.entry(f"bin/{n}", cay.tarfile.SYMTYPE, link="busybox") for n in ("awk", "basename", "dirname", "httpd", "mktemp", "wget")]
-        self.image_import("workshop", world.tiny([*world.bash(), *links]))
+        self.image_import("workshop", world.tiny([*world.bash(), *links, cay.file("bin/python3", shell_fixtures.RUNNER, 0o755)]))
 
 
 class Client:
     """One who speaks MCP as the text says, or not."""
+    timeout_s = 30
 
     def __init__(self, port, credential, query="", modern=True):
         self.port, self.credential, self.query, self.modern = port, credential, query, modern
@@ -86,9 +88,9 @@ class Client:
             h["Mcp-Session-Id"] = self.session
         return h
 
-    def send(self, body, headers, method="POST", timeout_s=30):
+    def send(self, body, headers, method="POST", timeout_s=None):
         """(status, headers, bytes)"""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)) as c:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s or self.timeout_s)) as c:
             c.request(method, "/mcp" + self.query, body, headers)
             r = c.getresponse()
             return r.status, r.headers, r.read()

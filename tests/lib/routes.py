@@ -6,9 +6,9 @@ import string
 
 import cay
 
-NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh"}
+NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh", "kernel": "kn", "ask": "ak"}
 # What stands in a path and is no id; and what an operation cannot be asked for without.
-WORDS = {"service": "web", "pid": "2", "port": "8080", "run": "1"}
+WORDS = {"credential": "example", "service": "web", "pid": "2", "port": "8080", "run": "1"}
 # What anybody may read.
 PUBLIC = {"system.health": "/v1/health", "system.openapi": "/v1/openapi.json",
           "system.docs": "/docs", "system.llms": "/llms.txt", "system.tools": "/tools.json"}

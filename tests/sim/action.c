@@ -92,6 +92,14 @@ static bool turn(struct sim *s)
 	return b && !say(s, b, (struct life_event){ .kind = pause ? LIFE_PAUSE : LIFE_RESUME });
 }
 
+static bool rest(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b &&
+	       !say(s, b, (struct life_event){ .kind = one_in(s, 3) ? LIFE_STOP : LIFE_START });
+}
+
 static bool extend(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
@@ -103,7 +111,7 @@ static bool extend(struct sim *s)
 		return false;
 	before = b->row.life;
 	fine = until > now && until <= s->ledger[world_slot(&before.id)].ceiling_ns &&
-	       before.state < SB_ENDING && !before.warm && !before.claimed;
+	       before.state < SB_STOPPING && !before.warm && !before.claimed;
 	if (fine != !say(s, b, (struct life_event){ .kind = LIFE_EXTEND, .until_ns = until }))
 		world_break(&s->w, world_slot(&before.id),
 			    fine ? "may be extended, and was not" : "was extended, and may not be");
@@ -145,6 +153,8 @@ static void answer(struct sim *s, unsigned at, bool keep)
 	s->w.calls[at].answered = true;
 	if (!keep)
 		world_forget_call(&s->w, at);
+	if (c.effect == DO_START && !c.answered && c.outcome == LIFE_OK)
+		s->ledger[c.slot].watched = c.birth;
 	if (c.outcome == LIFE_FAILED && !c.answered)
 		s->ledger[c.slot].failed = c.generation;
 	runner_done(&s->r, &id, c.number,
@@ -296,6 +306,8 @@ static bool restart(struct sim *s)
 		if (s->w.has_row[i])
 			rows[n_rows++] = s->w.rows[i];
 	s->up = true;
+	for (unsigned i = 0; i < RUNNER_BOXES; i++)
+		s->ledger[i].watched = s->w.facts[i].alive ? s->w.facts[i].birth : 0;
 	runner_recover(&s->r, rows, n_rows, facts, n_facts);
 	for (unsigned i = 0; i < n_rows; i++)
 		if (s->w.facts[world_slot(&rows[i].life.id)].exited)
@@ -381,6 +393,8 @@ static bool hears(struct sim *s)
 	if (!s->up || !s->w.n_news || (b && b->open[DO_START]))
 		return false;
 	s->w.news[at] = s->w.news[--s->w.n_news];
+	if (b && n.generation == b->row.life.generation && n.birth != s->ledger[n.slot].watched)
+		return true; /* of an earlier run: its pidfd was closed before the stop */
 	(void)runner_event(
 		&s->r, &id,
 		&(struct life_event){ .kind = n.kind,
@@ -397,6 +411,7 @@ static bool replaced(struct sim *s)
 	unsigned state = s->w.rows[slot].life.state;
 	bool runs = state == SB_RUNNING || state == SB_PAUSED;
 
+	/* nobody puts something into a directory of the same generation at rest */
 	if (s->up || !s->w.has_row[slot] || state == SB_ENDING ||
 	    s->w.rows[slot].boot != s->w.boot || s->w.facts[slot].alien)
 		return false;
@@ -410,6 +425,7 @@ const struct action actions[] = {
 	{ "take", take, 6, false },
 	{ "end", end, 1, false },
 	{ "turn", turn, 10, false },
+	{ "rest", rest, 8, false },
 	{ "extend", extend, 3, false },
 	{ "renew", renew, 3, false },
 	{ "enter", enter, 5, false },

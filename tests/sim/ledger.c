@@ -4,21 +4,24 @@
 #include "sim.h"
 
 static const char *const effect_names[DO_NUM] = {
-	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare",  [DO_START] = "start",
-	[DO_CLAIM] = "claim", [DO_ENTRYPOINT] = "entry", [DO_FREEZE] = "freeze",
-	[DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
+	[DO_NOTHING] = "",        [DO_PREPARE] = "prepare",  [DO_START] = "start",
+	[DO_CLAIM] = "claim",     [DO_ENTRYPOINT] = "entry", [DO_FREEZE] = "freeze",
+	[DO_THAW] = "thaw",       [DO_REMOVE] = "remove",    [DO_STOP] = "stop",
+	[DO_RESTORE] = "restore",
 };
 static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",      [LIFE_END] = "end",
 	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited",  [LIFE_PAUSE] = "pause",
 	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend",  [LIFE_RENEW] = "renew",
 	[LIFE_ENTER] = "enter",       [LIFE_LEAVE] = "leave",    [LIFE_CLAIM] = "take",
-	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts",
+	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts", [LIFE_STOP] = "stop",
+	[LIFE_START] = "start",
 };
 static const char *const state_names[SB_NUM_STATES] = {
-	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
-	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
-	[SB_FAILED] = "failed",
+	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",
+	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",     [SB_TERMINATED] = "terminated",
+	[SB_FAILED] = "failed",       [SB_STOPPING] = "stopping", [SB_STOPPED] = "stopped",
+	[SB_STARTING] = "starting",
 };
 
 static uint64_t on_write(void *arg, const struct runner_row *row)
@@ -35,6 +38,9 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 		[SB_PENDING] = 1 << DO_PREPARE | 1 << DO_START | 1 << DO_CLAIM | 1 << DO_REMOVE,
 		[SB_RUNNING] = 1 << DO_ENTRYPOINT | 1 << DO_FREEZE | 1 << DO_THAW,
 		[SB_PAUSED] = 1 << DO_FREEZE | 1 << DO_THAW,
+		[SB_STOPPING] = 1 << DO_STOP,
+		[SB_STOPPED] = 1 << DO_STOP,
+		[SB_STARTING] = 1 << DO_RESTORE | 1 << DO_START | 1 << DO_CLAIM,
 		[SB_ENDING] = 1 << DO_REMOVE,
 	};
 
@@ -55,6 +61,8 @@ static void on_act(void *arg, const struct runner_row *row, enum life_effect eff
 		    (s->w.calls[i].effect == effect ||
 		     (world_is_keepers(effect) && world_is_keepers(s->w.calls[i].effect))))
 			world_break(&s->w, slot, "two effects at once");
+	if (effect == DO_STOP || effect == DO_REMOVE)
+		s->ledger[slot].watched = 0;
 	world_call(&s->w, row, effect, call);
 }
 
@@ -72,6 +80,11 @@ static void on_tell(void *arg, const struct life *l, uint64_t step)
 	g->known = g->known || l->state == SB_RUNNING;
 	if (l->state == SB_RUNNING && f->alive && f->birth == g->birth)
 		s->w.promised[slot] = true;
+	if (l->state == SB_STOPPED && !f->alien && (f->alive || f->files != g->files || !f->synced))
+		world_break(&s->w, slot, "told as stopped, and is not");
+	/* a start may have been accepted since */
+	g->stopped =
+		l->state == SB_STOPPED && runner_find(&s->r, &l->id)->row.life.state == SB_STOPPED;
 	if (l->state < SB_ENDING)
 		return;
 	if (g->ended && g->reason != l->reason)
@@ -96,6 +109,11 @@ static bool lives(const struct sim *s, unsigned slot, uint64_t generation)
 
 	return f->alive && !f->alien && f->generation == generation &&
 	       f->birth == s->ledger[slot].birth;
+}
+
+static bool is_at_rest(const struct life *l)
+{
+	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
 
 /* Every reason has its evidence. */
@@ -132,6 +150,10 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 			       ? NULL
 			       : "failed, and nothing had";
 	case END_NODE_LOST:
+		if (is_at_rest(before)) /* its files are what counts */
+			return s->w.facts[slot].dir && !s->w.facts[slot].alien
+				       ? "taken for lost, and its files are there"
+				       : NULL;
 		if (ev->kind == LIFE_OBSERVED &&
 		    (s->w.rows[slot].boot != s->w.boot || !lives(s, slot, before->generation)))
 			return NULL;
@@ -166,7 +188,7 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 {
 	bool same_boot = s->w.rows[slot].boot == s->w.boot;
 
-	if (s->w.promised[slot] && same_boot && before->state < SB_ENDING &&
+	if (s->w.promised[slot] && same_boot && before->state < SB_STOPPING &&
 	    lives(s, slot, before->generation) && next->state != SB_RUNNING &&
 	    next->state != SB_PAUSED)
 		world_break(&s->w, slot, "lives, was promised, and is not taken back");
@@ -196,8 +218,11 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 		g->active_ns = now;
 		g->busy += ev->kind == LIFE_ENTER ? 1u : -1u;
 	}
-	if (before->state == SB_PENDING && next->state == SB_RUNNING)
+	if ((before->state == SB_PENDING || before->state == SB_STARTING) &&
+	    next->state == SB_RUNNING)
 		g->birth = s->w.facts[slot].birth;
+	if (before->state == SB_PENDING && next->state == SB_RUNNING)
+		g->files = s->w.facts[slot].files;
 	s->tally->kinds[ev->kind]++;
 	if (next->generation != before->generation) {
 		s->tally->anew++;
@@ -206,6 +231,43 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 				    "a client knew it as running, and it is made anew");
 		g->known = false;
 	}
+}
+
+static uint64_t left(uint64_t at, uint64_t now)
+{
+	return at == LIFE_NEVER ? LIFE_NEVER : at > now ? at - now : 0;
+}
+
+static uint64_t later(uint64_t now, uint64_t left)
+{
+	return left == LIFE_NEVER ? LIFE_NEVER : now + left;
+}
+
+/* Time at rest does not count, and the files are those it had. */
+static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *before,
+			      const struct life_event *ev, const struct life *next)
+{
+	struct ledger *g = &s->ledger[slot];
+	uint64_t now = s->w.clk.boot;
+
+	if (ev->kind == LIFE_START)
+		g->stopped = false;
+	if (!is_at_rest(before) && is_at_rest(next)) {
+		s->tally->stopped++;
+		g->left_ns = left(before->expires_ns, now);
+		g->ceiling_left_ns = left(g->ceiling_ns, now);
+		return ev->kind == LIFE_STOP ? NULL : "stopped, and nobody wanted that";
+	}
+	s->tally->taken_back += before->state == SB_STARTING && next->state == SB_STOPPING;
+	if (before->state != SB_STARTING || next->state != SB_RUNNING)
+		return NULL;
+	s->tally->started++;
+	g->ceiling_ns = later(now, g->ceiling_left_ns);
+	if (next->expires_ns != later(now, g->left_ns))
+		return "its time at rest counted";
+	if (s->w.facts[slot].files != g->files)
+		return "started, and its files are not those it had";
+	return NULL;
 }
 
 /* Whose it is, is written once: with all of it, when it runs. */
@@ -245,7 +307,9 @@ static void on_look(void *arg, const struct life *before, const struct life_even
 		 ev->kind == LIFE_DONE ? (uint64_t)ev->effect : ev->generation);
 	if (!may_begin(next, out->effect))
 		wrong = "an effect that is not for this state";
-	if (next->expires_ns > g->ceiling_ns)
+	if (!wrong)
+		wrong = wrong_rest(s, slot, before, ev, next);
+	if (!is_at_rest(next) && next->state < SB_ENDING && next->expires_ns > g->ceiling_ns)
 		wrong = "may live longer than its ceiling";
 	if (life_is_finished(before) &&
 	    (next->state != before->state || out->effect || out->journal))
@@ -282,10 +346,16 @@ void ledger_restart(struct sim *s)
 			world_break(&s->w, i, "acknowledged, and lost");
 		if (g->ended && (l->state < SB_ENDING || l->reason != g->reason))
 			world_break(&s->w, i, "its end was told, and is lost");
+		if (g->stopped && !is_at_rest(l) && l->state < SB_ENDING)
+			world_break(&s->w, i, "told as stopped, and the journal says otherwise");
 		if (g->known && l->warm)
 			world_break(&s->w, i, "told as running, and it is nobody's");
 		if (s->w.has_row[i] && l->warm)
 			g->ceiling_ns = LIFE_NEVER;
+		if (is_at_rest(l)) { /* a second stop may have been lost */
+			g->left_ns = l->expires_ns;
+			g->ceiling_left_ns = l->ceiling_ns;
+		}
 		g->must = 0;
 		g->busy = 0;
 		g->taken = 0;
@@ -302,6 +372,8 @@ void ledger_check(struct sim *s)
 		unsigned slot = world_slot(&l->id);
 		const struct ledger *g = &s->ledger[slot];
 
+		if (is_at_rest(l))
+			continue;
 		if (l->state < SB_ENDING && s->r.boxes[i].row.boot != s->w.boot)
 			world_break(&s->w, slot, "goes on after a reboot");
 		if (l->state < SB_ENDING && l->expires_ns < LIFE_NEVER - SIM_SWEEP_NS &&
@@ -324,6 +396,7 @@ bool ledger_is_settled(const struct sim *s)
 		const struct life *l = &s->r.boxes[i].row.life;
 
 		if (l->pending_effect || l->retry_ns != LIFE_NEVER || l->state == SB_ENDING ||
+		    l->state == SB_STOPPING || l->state == SB_STARTING ||
 		    (l->state == SB_PENDING && !l->warm))
 			return false;
 	}
@@ -337,6 +410,7 @@ void ledger_check_settled(struct sim *s)
 		unsigned slot = world_slot(&l->id);
 		const struct fact *f = &s->w.facts[slot];
 		const struct life *row = &s->w.rows[slot].life;
+		const struct ledger *g = &s->ledger[slot];
 
 		if (row->state != l->state || row->generation != l->generation ||
 		    row->expires_ns != l->expires_ns)
@@ -349,6 +423,12 @@ void ledger_check_settled(struct sim *s)
 				f->started_ns != l->started_ns || f->generation != l->generation))
 			world_break(&s->w, slot, "said to be warm, and is not");
 		if (l->warm)
+			continue;
+		if (l->state == SB_STOPPED &&
+		    (!f->record || f->alien || f->alive || f->cgroup ||
+		     f->generation != l->generation || !f->synced || f->files != g->files))
+			world_break(&s->w, slot, "said to be stopped, and is not");
+		if (l->state == SB_STOPPED)
 			continue;
 		if (!lives(s, slot, l->generation) || !f->claimed)
 			world_break(&s->w, slot, "said to live, and does not");

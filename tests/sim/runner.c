@@ -38,6 +38,7 @@ static enum cay_code step(struct runner *r, struct runner_box *b, const struct l
 		return out.refused;
 	b->row.life = out.next;
 	if (out.journal) {
+		b->row.boot = r->boot;
 		uint64_t number = r->ops->write(r->arg, &b->row);
 
 		if (out.sync)

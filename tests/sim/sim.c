@@ -135,7 +135,8 @@ static void on_abort(int)
 
 static bool all_were_there(void)
 {
-	bool all = tally.anew && tally.adopted && tally.warm && tally.claims;
+	bool all = tally.anew && tally.adopted && tally.warm && tally.claims && tally.stopped &&
+		   tally.started && tally.taken_back;
 
 	for (size_t i = 0; i < ACTIONS_N; i++) {
 		if (!done[i])
@@ -192,6 +193,8 @@ int main(int argc, char **argv)
 	(void)printf("# made anew %" PRIu64 ", found running %" PRIu64 ", found warm %" PRIu64
 		     ", claimed %" PRIu64 "\n",
 		     tally.anew, tally.adopted, tally.warm, tally.claims);
+	(void)printf("# stopped %" PRIu64 ", started %" PRIu64 ", starts taken back %" PRIu64 "\n",
+		     tally.stopped, tally.started, tally.taken_back);
 	(void)printf("%s 2 - everything that can happen did\n", all_were_there() ? "ok" : "not ok");
 	return all_were_there() ? 0 : 1;
 }

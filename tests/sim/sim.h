@@ -25,12 +25,16 @@ struct ledger {
 	bool accepted; /* told so */
 	bool known;    /* as running */
 	bool ended;    /* told so, with this reason */
+	bool stopped;  /* told so, and since then no start was written */
 	uint8_t reason;
 	uint64_t ceiling_ns;
 	uint64_t active_ns;
 	unsigned busy;
-	uint64_t must;         /* the write that must be durable before anybody hears of it */
-	uint64_t birth;        /* of the PID 1 that runs */
+	uint64_t must;    /* the write that must be durable before anybody hears of it */
+	uint64_t birth;   /* of the PID 1 that runs */
+	uint64_t watched; /* the birth of the PID 1 whose pidfd cayd has */
+	uint64_t files;   /* that it ran with first; 0: it has not run */
+	uint64_t left_ns, ceiling_left_ns; /* of its time, when it was stopped */
 	uint64_t died, failed; /* generation whose PID 1 died, in which an effect failed */
 	bool exited;
 	uint64_t taken;  /* the generation in which somebody took it, warm */
@@ -39,7 +43,7 @@ struct ledger {
 
 struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
-	uint64_t anew, adopted, warm, claims;
+	uint64_t anew, adopted, warm, claims, stopped, started, taken_back;
 };
 
 struct sim {

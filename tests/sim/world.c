@@ -46,8 +46,11 @@ static bool may_follow(const struct life *a, const struct life *b)
 {
 	static const unsigned next[SB_NUM_STATES] = {
 		[SB_PENDING] = 1 << SB_RUNNING | 1 << SB_ENDING,
-		[SB_RUNNING] = 1 << SB_PAUSED | 1 << SB_ENDING,
-		[SB_PAUSED] = 1 << SB_RUNNING | 1 << SB_ENDING,
+		[SB_RUNNING] = 1 << SB_PAUSED | 1 << SB_STOPPING | 1 << SB_ENDING,
+		[SB_PAUSED] = 1 << SB_RUNNING | 1 << SB_STOPPING | 1 << SB_ENDING,
+		[SB_STOPPING] = 1 << SB_STOPPED | 1 << SB_ENDING,
+		[SB_STOPPED] = 1 << SB_STARTING | 1 << SB_ENDING,
+		[SB_STARTING] = 1 << SB_RUNNING | 1 << SB_STOPPING | 1 << SB_ENDING,
 		[SB_ENDING] = 1 << SB_TERMINATED | 1 << SB_FAILED,
 	};
 
@@ -101,7 +104,7 @@ void world_news(struct world *w, unsigned slot, enum life_kind kind)
 	const struct fact *f = &w->facts[slot];
 
 	assert(w->n_news < WORLD_NEWS);
-	w->news[w->n_news++] = (struct news){ slot, kind, f->generation, f->code };
+	w->news[w->n_news++] = (struct news){ slot, kind, f->generation, f->birth, f->code };
 }
 
 static void kill_all(struct world *w, unsigned slot)
@@ -131,10 +134,10 @@ static enum life_outcome prepare(struct world *w, const struct call *c, bool hal
 	for (unsigned i = 0; i < WORLD_SLOTS; i++)
 		if (w->facts[i].has_range && w->facts[i].range == c->range)
 			world_break(w, c->slot, "an id range twice");
-	*f = (struct fact){ .dir = true };
+	*f = (struct fact){ .dir = true, .files = ++w->births };
 	if (half)
 		return LIFE_FAILED;
-	f->record = f->has_range = true;
+	f->record = f->has_range = f->cgroup = true;
 	f->generation = c->generation;
 	f->range = c->range;
 	return LIFE_OK;
@@ -144,11 +147,15 @@ static enum life_outcome start(struct world *w, struct call *c)
 {
 	struct fact *f = &w->facts[c->slot];
 
-	if (!f->record || f->generation != c->generation)
+	if (!f->record || f->generation != c->generation || !f->cgroup)
 		return LIFE_FAILED;
 	if (f->alive)
 		world_break(w, c->slot, "two PID 1s");
+	if (w->rows[c->slot].life.state == SB_STOPPED)
+		world_break(w, c->slot, "runs, and its start is not written");
 	f->alive = true;
+	f->synced = false;
+	c->birth = w->births + 1;
 	f->birth = ++w->births;
 	f->started_ns = (w->clk.boot / TICK_NS + 1) * TICK_NS;
 	c->started_ns = f->started_ns;
@@ -169,6 +176,45 @@ static enum life_outcome remove_all(struct world *w, const struct call *c, bool 
 	if (half)
 		return LIFE_FAILED;
 	*f = (struct fact){};
+	return LIFE_OK;
+}
+
+static bool is_at_rest(const struct life *l)
+{
+	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
+}
+
+/* By half: killed, and neither synced nor without its cgroup. */
+static enum life_outcome stop(struct world *w, const struct call *c, bool half)
+{
+	struct fact *f = &w->facts[c->slot];
+
+	if (!f->record || f->generation != c->generation)
+		return LIFE_FAILED;
+	if (f->alien)
+		world_break(w, c->slot, "what is not ours was stopped");
+	if (f->alive && !is_at_rest(&w->rows[c->slot].life) &&
+	    w->rows[c->slot].life.state < SB_ENDING)
+		world_break(w, c->slot, "killed a running sandbox whose stop is not written");
+	kill_all(w, c->slot);
+	if (half)
+		return LIFE_FAILED;
+	f->synced = true;
+	f->cgroup = false;
+	return LIFE_OK;
+}
+
+static enum life_outcome restore(struct world *w, const struct call *c)
+{
+	struct fact *f = &w->facts[c->slot];
+
+	if (!f->record || f->generation != c->generation)
+		return LIFE_FAILED;
+	if (f->alive || f->cgroup)
+		world_break(w, c->slot, "restored, and was not stopped");
+	if (!f->synced)
+		world_break(w, c->slot, "restored from files that were not synced");
+	f->cgroup = true;
 	return LIFE_OK;
 }
 
@@ -204,12 +250,16 @@ static enum life_outcome happen(struct world *w, struct call *c, bool half)
 		return start(w, c);
 	if (c->effect == DO_REMOVE)
 		return remove_all(w, c, half);
+	if (c->effect == DO_STOP)
+		return stop(w, c, half);
+	if (c->effect == DO_RESTORE)
+		return restore(w, c);
 	return turn(w, c);
 }
 
 void world_happen(struct world *w, struct call *c, bool fail)
 {
-	bool halves = c->effect == DO_PREPARE || c->effect == DO_REMOVE;
+	bool halves = c->effect == DO_PREPARE || c->effect == DO_REMOVE || c->effect == DO_STOP;
 
 	c->happened = true;
 	c->outcome = LIFE_FAILED;
@@ -263,6 +313,7 @@ void world_replace(struct world *w, unsigned slot, bool same_generation)
 			    .alive = true,
 			    .claimed = true,
 			    .entered = true,
+			    .cgroup = true,
 			    .alien = !same_generation,
 			    .generation = l.generation + (same_generation ? 0 : 100),
 			    .has_range = true,
@@ -273,8 +324,10 @@ void world_replace(struct world *w, unsigned slot, bool same_generation)
 
 void world_reboot(struct world *w)
 {
-	for (unsigned i = 0; i < WORLD_SLOTS; i++)
+	for (unsigned i = 0; i < WORLD_SLOTS; i++) {
 		kill_all(w, i);
+		w->facts[i].cgroup = false;
+	}
 	w->n_news = 0;
 	w->boot++;
 	w->clk.boot = NS_PER_S + world_random(w, 100 * NS_PER_S);

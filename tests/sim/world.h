@@ -21,18 +21,20 @@
 
 /* What there is of an id. */
 struct fact {
-	bool dir, record, has_range;
+	bool dir, record, has_range, cgroup;
 	bool alien; /* not ours: not to be touched, not to be taken for ours */
 	uint64_t generation;
 	uint32_t range;
 	bool alive, claimed, entered, exited, frozen;
 	uint64_t started_ns; /* in the kernel's ticks: two may have the same */
 	uint64_t birth;      /* its PID 1's: no two have the same */
+	uint64_t files;      /* the birth of its directory: what a stop has to keep */
+	bool synced;         /* nothing has run since its files were synced */
 	unsigned code;       /* of the entrypoint */
 };
 
 struct call {
-	uint64_t number, generation, started_ns;
+	uint64_t number, generation, started_ns, birth;
 	unsigned slot;
 	uint32_t range;
 	enum life_effect effect;
@@ -44,7 +46,7 @@ struct call {
 struct news {
 	unsigned slot;
 	enum life_kind kind;
-	uint64_t generation;
+	uint64_t generation, birth;
 	unsigned code;
 };
 
@@ -61,7 +63,7 @@ struct world {
 	struct fact facts[WORLD_SLOTS];
 	struct runner_row rows[RUNNER_BOXES]; /* committed */
 	bool has_row[RUNNER_BOXES];
-	/* known to a client as running: only an `ending` that is committed may kill it */
+	/* known to a client as running: only an end or a stop that is committed may kill it */
 	bool promised[RUNNER_BOXES];
 	struct pending_write writes[WORLD_WRITES];
 	unsigned n_writes;

@@ -250,6 +250,32 @@ static void a_failure_is_told_once_and_tried_again(void **state)
 	assert_int_equal(f->told, 4);
 }
 
+/* All of them are written at once: a second time would fail. */
+static void records_without_a_waiter_are_gathered(void **state)
+{
+	struct fixture *f = *state;
+	struct audit_record rec = record_of(1);
+
+	assert_int_equal(failpoint_arm("audit:written=error@2", NULL), 0);
+	f->conf.gather_ns = 3600 * NS_PER_S;
+	start(f);
+	for (unsigned i = 0; i < 10; i++)
+		assert_true(audit_append(f->audit, &rec, false, NULL, NULL));
+	put(f, 1); /* who waits for a record does not wait an hour */
+	assert_int_equal(audit_get_durable_head(f->audit).count, 11);
+	assert_int_equal(audit_get_stats(f->audit).failed, 0);
+	shut(f);
+	assert_int_equal(failpoint_arm(NULL, NULL), 0);
+	start(f);
+	for (unsigned i = 0; i < AUDIT_PENDING_MAX; i++) /* nor do more than one batch holds */
+		assert_true(audit_append(f->audit, &rec, false, NULL, NULL));
+	while (audit_get_stats(f->audit).pending)
+		(void)uv_run(&f->loop, UV_RUN_ONCE);
+	assert_true(audit_append(f->audit, &rec, false, NULL, NULL));
+	shut(f); /* nor does the end */
+	assert_int_equal(verify(f, NULL).at.count, 11 + AUDIT_PENDING_MAX + 1);
+}
+
 static void pages_go_on_where_the_last_one_ended(void **state)
 {
 	struct fixture *f = *state;
@@ -283,6 +309,7 @@ int main(void)
 		CASE(nothing_is_written_behind_a_damaged_end),
 		CASE(who_finds_no_room_is_refused_and_counted),
 		CASE(a_failure_is_told_once_and_tried_again),
+		CASE(records_without_a_waiter_are_gathered),
 		CASE(pages_go_on_where_the_last_one_ended),
 	};
 

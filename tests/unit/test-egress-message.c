@@ -11,12 +11,15 @@ static struct {
 /* Whether a message of this kind is valid with the first n bytes of the body. */
 static bool message_is_valid(enum egress_kind kind, size_t n)
 {
-	const bool of_cayd = kind == EGRESS_MSG_CUT || kind == EGRESS_MSG_LIST_FLOWS;
+	const bool of_cayd = kind == EGRESS_MSG_CUT || kind == EGRESS_MSG_LIST_FLOWS ||
+			     kind == EGRESS_MSG_LIST_LOG || kind == EGRESS_MSG_ANSWER ||
+			     kind == EGRESS_MSG_EVENT;
 	struct id sandbox = {};
 
 	assert_int_equal(id_generate(ID_SANDBOX, 0, 0, &sandbox), 0);
-	m.head = kind == EGRESS_MSG_COUNTS ? egress_message_init(kind, NULL, 0)
-					   : egress_message_init(kind, &sandbox, 7);
+	m.head = kind == EGRESS_MSG_COUNTS || kind == EGRESS_MSG_EVENT
+			 ? egress_message_init(kind, NULL, 0)
+			 : egress_message_init(kind, &sandbox, 7);
 	assert_true(egress_message_check(&m, sizeof(m.head) + n, 1, of_cayd) < 0);
 	assert_true(egress_message_check(&m, sizeof(m.head) + n, 0, !of_cayd) < 0);
 	return egress_message_check(&m, sizeof(m.head) + n, 0, of_cayd) == 0;
@@ -45,8 +48,23 @@ static void test_sizes(void **)
 		{ EGRESS_MSG_CUT, sizeof(struct egress_cut) + 1, false },
 		{ EGRESS_MSG_CUT_DONE, sizeof(uint64_t), true },
 		{ EGRESS_MSG_CUT_DONE, 0, false },
+		{ EGRESS_MSG_ASK, sizeof(struct egress_ask), true },
+		{ EGRESS_MSG_ASK, sizeof(struct egress_ask) - 1, false },
+		{ EGRESS_MSG_ASK, 2 * sizeof(struct egress_ask), false },
+		{ EGRESS_MSG_ANSWER, sizeof(struct egress_answer), true },
+		{ EGRESS_MSG_ANSWER, sizeof(struct egress_answer) + 1, false },
+		{ EGRESS_MSG_ANSWERED, sizeof(uint64_t), true },
+		{ EGRESS_MSG_ANSWERED, 0, false },
+		{ EGRESS_MSG_EVENT, 1, true },
+		{ EGRESS_MSG_EVENT, 0, false },
+		{ EGRESS_MSG_EVENT, EGRESS_EVENT_MAX, true },
+		{ EGRESS_MSG_EVENT, EGRESS_EVENT_MAX + 1, false },
 		{ EGRESS_MSG_LIST_FLOWS, 0, true },
 		{ EGRESS_MSG_LIST_FLOWS, 1, false },
+		{ EGRESS_MSG_LIST_LOG, sizeof(struct egress_log_query), true },
+		{ EGRESS_MSG_LIST_LOG, sizeof(struct egress_log_query) - 1, false },
+		{ EGRESS_MSG_LOG, sizeof(struct egress_log_end), true },
+		{ EGRESS_MSG_LOG, sizeof(struct egress_log_end) + 1, false },
 		{ EGRESS_MSG_APPLIED, sizeof(struct egress_counts), true },
 		{ EGRESS_MSG_APPLIED, 0, false },
 		{ EGRESS_MSG_REFUSED, 0, true },
@@ -91,9 +109,51 @@ static void test_names(void **)
 	row = (struct egress_flow_row){ .state = EGRESS_FLOW_NUM_STATES };
 	memcpy(m.body, &row, sizeof(row));
 	assert_false(message_is_valid(EGRESS_MSG_FLOWS, sizeof(row)));
+	for (uint8_t i = 0; i <= EGRESS_ASK_NUM_EVENTS; i++) {
+		struct egress_ask ask = { .name = "a.example", .event = i };
+
+		memcpy(m.body, &ask, sizeof(ask));
+		row_check(i, message_is_valid(EGRESS_MSG_ASK, sizeof(ask)) ==
+				     (i < EGRESS_ASK_NUM_EVENTS));
+	}
+	for (uint16_t i = 0; i <= EGRESS_ANSWER_NUM; i++) {
+		struct egress_answer answer = { .address = 1, .verdict = i };
+
+		memcpy(m.body, &answer, sizeof(answer));
+		row_check(i, message_is_valid(EGRESS_MSG_ANSWER, sizeof(answer)) ==
+				     (i < EGRESS_ANSWER_NUM));
+	}
 	cut = (struct egress_cut){ .name = "a.example", .address = 1 };
 	memcpy(m.body, &cut, sizeof(cut));
 	assert_false(message_is_valid(EGRESS_MSG_CUT, sizeof(cut)));
+}
+
+/* Rows of LOG have words, and no number beyond the end. */
+static void test_log(void **)
+{
+	const struct egress_log_row good = {
+		.name = "a.example", .op = "connect", .outcome = "allow", .seq = 7
+	};
+	struct egress_log_row rows[6] = { good, good, good, good, good, good };
+	struct egress_log_query q = { .verdict = EGRESS_LOG_NUM };
+	const struct egress_log_end end = { .next = 7 };
+
+	rows[1].op[0] = 0;
+	rows[2].outcome[0] = '"';
+	rows[3].layer = 5;
+	rows[4].verdict = EGRESS_LOG_NUM;
+	rows[5].seq = 8;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		memcpy(m.body, &end, sizeof(end));
+		memcpy(m.body + sizeof(end), &rows[i], sizeof(rows[i]));
+		row_check(i, message_is_valid(EGRESS_MSG_LOG, sizeof(end) + sizeof(rows[i])) ==
+				     (i == 0));
+	}
+	memcpy(m.body, &q, sizeof(q));
+	assert_true(message_is_valid(EGRESS_MSG_LIST_LOG, sizeof(q)));
+	q.verdict++;
+	memcpy(m.body, &q, sizeof(q));
+	assert_false(message_is_valid(EGRESS_MSG_LIST_LOG, sizeof(q)));
 }
 
 /* They only grow, and never beyond the largest number of a reply. */
@@ -112,6 +172,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes),
 					    cmocka_unit_test(test_names),
+					    cmocka_unit_test(test_log),
 					    cmocka_unit_test(test_counts) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

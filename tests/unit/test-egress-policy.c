@@ -153,7 +153,89 @@ static void the_strictest_layer_decides(void **)
 	assert_true(v.action == EGRESS_DENY && v.layer == 0 && v.rule == -1);
 }
 
+static bool every_name(struct egress_rule *rules, size_t n, enum egress_action otherwise,
+		       uint16_t port)
+{
+	struct egress_layer layers[] = { { EGRESS_ALLOW, NULL, 0 }, { otherwise, rules, n } };
+	auto_buf p = BUF_INIT(EGRESS_POLICY_MAX);
+
+	assert_int_equal(egress_policy_write(layers, 2, 1, &p), 0);
+	return egress_allows_every_name(bytes(&p), port);
+}
+
+static void a_hidden_name_may_be_any(void **)
+{
+	struct egress_rule rules[] = { rule(EGRESS_DENY, "192.0.2.0/24", 0, 0),
+				       rule(EGRESS_ALLOW, "a.org", 0, 0),
+				       rule(EGRESS_DENY, "b.org", 80, 80),
+				       rule(EGRESS_ALLOW, "*", 80, 443),
+				       rule(EGRESS_DENY, "c.org", 0, 0) };
+
+	assert_true(every_name(rules, 5, EGRESS_DENY, 443));
+	assert_false(every_name(rules, 5, EGRESS_DENY, 80));
+	assert_false(every_name(rules, 5, EGRESS_DENY, 8443));
+	assert_true(every_name(rules, 5, EGRESS_ALLOW, 8443));
+	assert_false(every_name(rules, 3, EGRESS_DENY, 443));
+	assert_true(every_name(rules, 3, EGRESS_ALLOW, 443));
+	assert_int_equal(egress_terms_add(&rules[3].terms, EGRESS_TERM_INSPECT, SLICE(""), NULL),
+			 0);
+	assert_false(every_name(rules, 5, EGRESS_DENY, 443));
+}
+
+/* What was answered decides where the others ask, and nowhere else. */
+static void answers_decide_where_the_others_ask(void **)
+{
+	struct egress_rule own[] = { rule(EGRESS_ASK, "*.a.org", 0, 0),
+				     rule(EGRESS_ALLOW, "b.org", 0, 0) };
+	struct egress_rule answers[] = { rule(EGRESS_ALLOW, "yes.a.org", 443, 443),
+					 rule(EGRESS_DENY, "no.a.org", 443, 443),
+					 rule(EGRESS_DENY, "b.org", 443, 443),
+					 rule(EGRESS_ALLOW, "c.org", 443, 443) };
+	struct egress_layer layers[EGRESS_LAYER_NUM] = {
+		[EGRESS_SANDBOX] = { EGRESS_DENY, own, ARRAY_SIZE(own) },
+		[EGRESS_ANSWERS] = { EGRESS_DENY, answers, ARRAY_SIZE(answers) },
+	};
+	static const struct {
+		const char *name;
+		uint16_t port;
+		enum egress_action action, on_any;
+		unsigned layer;
+	} cases[] = {
+		{ "yes.a.org", 443, EGRESS_ALLOW, EGRESS_ALLOW, EGRESS_ANSWERS },
+		{ "no.a.org", 443, EGRESS_DENY, EGRESS_DENY, EGRESS_ANSWERS },
+		{ "other.a.org", 443, EGRESS_ASK, EGRESS_ASK, EGRESS_SANDBOX },
+		{ "b.org", 443, EGRESS_ALLOW, EGRESS_ALLOW, EGRESS_NODE },
+		{ "c.org", 443, EGRESS_DENY, EGRESS_DENY, EGRESS_SANDBOX },
+		{ "yes.a.org", 80, EGRESS_DENY, EGRESS_ALLOW, EGRESS_SANDBOX },
+	};
+	auto_buf b = BUF_INIT(EGRESS_POLICY_MAX);
+
+	assert_int_equal(egress_policy_write(layers, EGRESS_LAYER_NUM, 1, &b), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct host_name n = name_of(cases[i].name);
+		struct egress_verdict v = egress_judge_name(bytes(&b), &n, cases[i].port);
+
+		row_check(i, v.action == cases[i].action && v.layer == cases[i].layer);
+		row_check(i, egress_judge_name_on_any_port(bytes(&b), &n) == cases[i].on_any);
+	}
+}
+
+static void the_time_to_answer(void **)
+{
+	struct egress_layer layer = { .otherwise = EGRESS_ASK };
+	auto_buf b = BUF_INIT(EGRESS_POLICY_MAX);
+
+	assert_int_equal(egress_policy_write(&layer, 1, 1, &b), 0);
+	assert_int_equal(egress_policy_ask_ms(bytes(&b)), EGRESS_ASK_MS);
+	egress_policy_set_ask_ms(b.data, EGRESS_ASK_MS_MAX);
+	assert_int_equal(egress_policy_check(bytes(&b)), 0);
+	assert_int_equal(egress_policy_ask_ms(bytes(&b)), EGRESS_ASK_MS_MAX);
+	egress_policy_set_ask_ms(b.data, EGRESS_ASK_MS_MAX + 1);
+	assert_int_equal(egress_policy_check(bytes(&b)), -EBADMSG);
+}
+
 /* The reference: texts and no compiled form. */
+#define LAYERS EGRESS_LAYER_NUM
 
 struct plain_rule {
 	enum egress_action action;
@@ -174,30 +256,38 @@ static bool plain_matches(const struct plain_rule *r, const char *name, uint16_t
 	return strcmp(name, r->to) == 0;
 }
 
-static enum egress_action plain_judge(const struct plain_rule rules[3][4],
+static enum egress_action plain_judge(const struct plain_rule rules[LAYERS][4],
 				      const enum egress_action *otherwise, const char *name,
 				      uint16_t port)
 {
 	enum egress_action all = EGRESS_ALLOW;
 
-	for (size_t l = 0; l < 3; l++) {
+	for (size_t l = 0; l < LAYERS; l++) {
 		enum egress_action here = otherwise[l];
 
+		if (l == EGRESS_ANSWERS && all != EGRESS_ASK)
+			break;
+		if (l == EGRESS_ANSWERS)
+			here = EGRESS_ASK;   /* its default is not looked at */
 		for (size_t i = 4; i-- > 0;) /* the first is looked at last */
 			if (plain_matches(&rules[l][i], name, port))
 				here = rules[l][i].action;
-		all = here > all ? here : all;
+		all = l == EGRESS_ANSWERS || here > all ? here : all;
 	}
 	return all;
 }
 
-static bool plain_may_connect(const struct plain_rule rules[3][4],
-			      const enum egress_action *otherwise, const char *name)
+static enum egress_action plain_judge_any(const struct plain_rule rules[LAYERS][4],
+					  const enum egress_action *otherwise, const char *name)
 {
-	for (unsigned port = 1; port <= UINT16_MAX; port++)
-		if (plain_judge(rules, otherwise, name, (uint16_t)port) != EGRESS_DENY)
-			return true;
-	return false;
+	enum egress_action mildest = EGRESS_DENY;
+
+	for (unsigned port = 1; port <= UINT16_MAX; port++) {
+		enum egress_action here = plain_judge(rules, otherwise, name, (uint16_t)port);
+
+		mildest = here < mildest ? here : mildest;
+	}
+	return mildest;
 }
 
 static void as_the_reference_judges(void **)
@@ -213,16 +303,16 @@ static void as_the_reference_judges(void **)
 	print_message("# seed %u\n", seed);
 	srand(seed);
 	for (size_t round = 0; round < ROUNDS; round++) {
-		struct plain_rule plain[3][4];
-		struct egress_rule rules[3][4];
-		enum egress_action otherwise[3];
-		struct egress_layer layers[3];
+		struct plain_rule plain[LAYERS][4];
+		struct egress_rule rules[LAYERS][4];
+		enum egress_action otherwise[LAYERS];
+		struct egress_layer layers[LAYERS];
 		auto_buf b = BUF_INIT(EGRESS_POLICY_MAX);
 		const char *text = names[(size_t)rand() % ARRAY_SIZE(names)];
 		struct host_name n = name_of(text);
 		uint16_t port = ports[(size_t)rand() % ARRAY_SIZE(ports)];
 
-		for (size_t l = 0; l < 3; l++) {
+		for (size_t l = 0; l < LAYERS; l++) {
 			for (size_t i = 0; i < 4; i++) {
 				uint16_t x = ports[(size_t)rand() % ARRAY_SIZE(ports)],
 					 y = ports[(size_t)rand() % ARRAY_SIZE(ports)];
@@ -237,13 +327,13 @@ static void as_the_reference_judges(void **)
 			otherwise[l] = (enum egress_action)(rand() % 3);
 			layers[l] = (struct egress_layer){ otherwise[l], rules[l], 4 };
 		}
-		assert_int_equal(egress_policy_write(layers, 3, round, &b), 0);
+		assert_int_equal(egress_policy_write(layers, LAYERS, round, &b), 0);
 		assert_int_equal(egress_policy_check(bytes(&b)), 0);
 		if (egress_judge_name(bytes(&b), &n, port).action !=
 		    plain_judge(plain, otherwise, text, port))
 			fail_msg("round %zu of seed %u: %s port %u", round, seed, text, port);
-		if (round % 16 == 0 && egress_name_may_connect(bytes(&b), &n) !=
-					       plain_may_connect(plain, otherwise, text))
+		if (round % 16 == 0 && egress_judge_name_on_any_port(bytes(&b), &n) !=
+					       plain_judge_any(plain, otherwise, text))
 			fail_msg("round %zu of seed %u: %s on any port", round, seed, text);
 	}
 }
@@ -302,6 +392,9 @@ int main(void)
 		cmocka_unit_test(targets),
 		cmocka_unit_test(the_first_rule_decides_in_a_layer),
 		cmocka_unit_test(the_strictest_layer_decides),
+		cmocka_unit_test(a_hidden_name_may_be_any),
+		cmocka_unit_test(answers_decide_where_the_others_ask),
+		cmocka_unit_test(the_time_to_answer),
 		cmocka_unit_test(as_the_reference_judges),
 		cmocka_unit_test(too_much_is_refused),
 		cmocka_unit_test(a_changed_byte_is_a_policy_or_none),

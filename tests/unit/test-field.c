@@ -278,7 +278,7 @@ static void an_unknown_member_is_told_the_known_ones(void **)
 		struct sandbox_create c;
 		struct exec_info e;
 	} to = {};
-	struct cay_err err = {}, query = {};
+	struct cay_err err = {}, query = {}, never = {};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct cay_err e = {};
@@ -286,6 +286,10 @@ static void an_unknown_member_is_told_the_known_ones(void **)
 		row_check(i, decode(cases[i].t, cases[i].json, &arena, &to, &e) == -EINVAL);
 		row_check(i, str_eq(e.hint, cases[i].hint));
 	}
+	assert_int_equal(
+		decode(&sandbox_create_table, "{\"network_mode\":\"host\"}", &arena, &to, &never),
+		-ENOTSUP);
+	assert_true(never.code == CAY_E_UNSUPPORTED && strstr(never.hint, "egress"));
 	/* more fields than fit */
 	assert_int_equal(decode(&exec_info_table, "{\"x\":1}", &arena, &to, &err), -EINVAL);
 	assert_true(strlen(err.hint) < CAY_ERR_HINT_MAX);

@@ -109,6 +109,23 @@ static void it_goes_on_from_an_offset(void **)
 	assert_false(s.over);
 }
 
+static void it_begins_where_the_first_frame_says(void **)
+{
+	static const struct frame frames[] = { OUT(1000, "a"), OUT(1001, "b"), OUT(1003, "c") };
+	auto_buf wire = BUF_INIT(4096), seen = BUF_INIT(4096);
+	struct frame_reader s = frame_reader_create(STREAM_BIT(FRAME_STDOUT));
+
+	s.unplaced = STREAM_BIT(FRAME_STDOUT);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(frame_encode(&frames[i], &wire), 0);
+	assert_int_equal(feed(&s, &wire, 7, &seen), 0);
+	assert_text(&seen, "1:ab");
+	assert_int_equal(s.next[FRAME_STDOUT], 1002);
+	buf_clear(&wire);
+	assert_int_equal(frame_encode(&frames[2], &wire), 0);
+	assert_int_equal(feed(&s, &wire, 7, &seen), -EPROTO);
+}
+
 static void what_was_refused_stays_refused(void **)
 {
 	static const uint8_t bad[FRAME_HEAD] = { 9 };
@@ -133,6 +150,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_is_in_order_passes),
 		cmocka_unit_test(it_goes_on_from_an_offset),
+		cmocka_unit_test(it_begins_where_the_first_frame_says),
 		cmocka_unit_test(what_was_refused_stays_refused),
 		cmocka_unit_test(nothing_is_taken_from_nothing),
 	};

@@ -389,6 +389,17 @@ static void a_warm_one_is_taken(void **)
 	assert_true(life_next_deadline(&l) == AT(221));
 }
 
+static void one_that_dies_during_its_claim_is_made_anew(void **)
+{
+	struct life l = warm();
+	struct life_event gone = { .kind = LIFE_GONE, .generation = 1, .reason = END_KILLED };
+
+	(void)take(&l, taking, AT(200));
+	assert_int_equal(take(&l, gone, AT(200)), DO_NOTHING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_REMOVE);
+	assert_int_equal(l.state, SB_PENDING);
+}
+
 /* Whoever takes one that has gone bad gets one that is made anew. */
 static void one_that_went_bad_is_made_anew(void **)
 {
@@ -482,6 +493,9 @@ static void check_step(const struct life *l, const struct life_event *ev, size_t
 		[SB_PENDING] = BIT(DO_PREPARE) | BIT(DO_START) | BIT(DO_CLAIM) | BIT(DO_REMOVE),
 		[SB_RUNNING] = BIT(DO_ENTRYPOINT) | BIT(DO_FREEZE) | BIT(DO_THAW),
 		[SB_PAUSED] = BIT(DO_FREEZE) | BIT(DO_THAW),
+		[SB_STOPPING] = BIT(DO_STOP),
+		[SB_STOPPED] = BIT(DO_STOP),
+		[SB_STARTING] = BIT(DO_RESTORE) | BIT(DO_START) | BIT(DO_CLAIM),
 		[SB_ENDING] = BIT(DO_REMOVE),
 	};
 	struct life_out out;
@@ -575,6 +589,153 @@ static void a_lease_that_is_not_renewed_ends_it(void **)
 	assert_int_equal(refusal(&l, renew, AT(141)), CAY_E_STATE);
 }
 
+static struct life stopped(uint64_t ttl, uint64_t max)
+{
+	struct life l = running(ttl, LIFE_NEVER, max);
+	struct life_out out;
+
+	life_step(&l, &(struct life_event){ .kind = LIFE_STOP }, AT(130), &out);
+	assert_true(out.effect == DO_STOP && out.sync && out.next.state == SB_STOPPING);
+	l = out.next;
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(131)), DO_NOTHING);
+	assert_int_equal(l.state, SB_STOPPED);
+	return l;
+}
+
+static void a_stopped_one_starts_again(void **)
+{
+	struct life l = stopped(AT(60), AT(90));
+	struct life_event start = { .kind = LIFE_START }, stop = { .kind = LIFE_STOP };
+	struct life_out out;
+
+	/* its time stands still, in any boot; nothing but these two is for it */
+	assert_true(life_next_deadline(&l) == LIFE_NEVER);
+	assert_int_equal(take(&l, stop, AT(140)), DO_NOTHING);
+	assert_int_equal(refusal(&l,
+				 (struct life_event){ .kind = LIFE_EXTEND, .until_ns = AT(200) },
+				 AT(140)),
+			 CAY_E_STATE);
+	assert_int_equal(refusal(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(140)),
+			 CAY_E_STATE);
+	life_step(&l, &start, AT(5), &out);
+	assert_true(out.effect == DO_RESTORE && out.sync && out.next.state == SB_STARTING);
+	l = out.next;
+	assert_int_equal(refusal(&l, stop, AT(5)), CAY_E_STATE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(5)), DO_START);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(5)), DO_CLAIM);
+	life_step(&l,
+		  &(struct life_event){ .kind = LIFE_DONE, .effect = DO_CLAIM, .generation = 1 },
+		  AT(10), &out);
+	assert_true(out.sync && out.next.state == SB_RUNNING);
+	assert_true(out.next.expires_ns == AT(10 + 30) && out.next.ceiling_ns == AT(10 + 60));
+}
+
+/* Whatever goes wrong with a start, the files stay. */
+static void a_start_that_fails_is_taken_back(void **)
+{
+	struct life_event start = { .kind = LIFE_START },
+			  gone = { .kind = LIFE_GONE, .generation = 1 };
+
+	for (unsigned at = 0; at < 3; at++)
+		for (unsigned outcome = LIFE_FAILED; outcome <= LIFE_UNKNOWN; outcome++) {
+			struct life l = stopped(AT(60), AT(90));
+
+			(void)take(&l, start, AT(200));
+			for (unsigned i = 0; i < at; i++)
+				(void)take(&l, done(&l, LIFE_OK), AT(200));
+			row_check(at, take(&l, done(&l, (enum life_outcome)outcome), AT(200)) ==
+					      DO_STOP);
+			row_check(at, l.state == SB_STOPPING && l.expires_ns == AT(30));
+			(void)take(&l, done(&l, LIFE_OK), AT(200));
+			row_check(at, l.state == SB_STOPPED && l.expires_ns == AT(30));
+		}
+	for (unsigned at = 0; at < 2; at++) { /* PID 1 dies during its claim */
+		struct life l = stopped(LIFE_NEVER, LIFE_NEVER);
+
+		(void)take(&l, start, AT(200));
+		(void)take(&l, done(&l, LIFE_OK), AT(200));
+		(void)take(&l, done(&l, LIFE_OK), AT(200));
+		row_check(at, take(&l, gone, AT(200)) == DO_NOTHING);
+		row_check(at, take(&l, done(&l, at ? LIFE_OK : LIFE_FAILED), AT(200)) == DO_STOP);
+	}
+}
+
+static void a_stop_that_was_not_written_is_written_again(void **)
+{
+	struct life l = running(AT(60), LIFE_NEVER, AT(90));
+	struct life_out out;
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(130));
+	(void)take(&l, done(&l, LIFE_FAILED), AT(130));
+	assert_true(l.state == SB_STOPPING && l.retry_ns != LIFE_NEVER);
+	life_step(&l, &(struct life_event){ .kind = LIFE_DEADLINE }, l.retry_ns, &out);
+	assert_true(out.effect == DO_STOP && out.sync && out.next.expires_ns == AT(30));
+}
+
+/* The row of the stop may not be there yet, when an effect that was under way ends. */
+static void a_stop_waits_for_an_effect_and_is_written_again(void **)
+{
+	struct life l = running(AT(60), LIFE_NEVER, AT(90));
+	struct life_out out;
+
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(120)), DO_FREEZE);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(130)), DO_NOTHING);
+	life_step(&l,
+		  &(struct life_event){ .kind = LIFE_DONE, .effect = DO_FREEZE, .generation = 1 },
+		  AT(140), &out);
+	assert_true(out.effect == DO_STOP && out.sync && out.journal);
+	assert_true(out.next.expires_ns == AT(30) && out.next.state == SB_STOPPING);
+}
+
+static void at_rest_after_a_restart(void **)
+{
+	static const struct {
+		unsigned state;
+		struct life_observation found;
+		enum life_effect effect;
+		unsigned then;
+	} rows[] = {
+		{ SB_STOPPED, { .exists = true }, DO_NOTHING, SB_STOPPED },
+		{ SB_STOPPED, { .exists = true, .same_boot = true }, DO_NOTHING, SB_STOPPED },
+		{ SB_STOPPED, { .exists = true, .processes = 1 }, DO_STOP, SB_STOPPED },
+		{ SB_STOPPED, { .same_boot = true }, DO_REMOVE, SB_ENDING },
+		{ SB_STOPPING, { .exists = true }, DO_STOP, SB_STOPPING },
+		{ SB_STOPPING,
+		  { .exists = true, .same_boot = true, .processes = 1, .started_ns = 7 },
+		  DO_STOP,
+		  SB_STOPPING },
+		{ SB_STARTING, { .exists = true }, DO_STOP, SB_STOPPING },
+		{ SB_STARTING, { .exists = true, .same_boot = true }, DO_STOP, SB_STOPPING },
+		{ SB_STARTING,
+		  { .exists = true, .same_boot = true, .processes = 1, .started_ns = 7 },
+		  DO_STOP,
+		  SB_STOPPING },
+		{ SB_STARTING,
+		  { .exists = true,
+		    .same_boot = true,
+		    .processes = 1,
+		    .started_ns = 7,
+		    .claimed = true,
+		    .entrypoint_started = true },
+		  DO_NOTHING,
+		  SB_RUNNING },
+		{ SB_STARTING,
+		  { .exists = true, .processes = 1, .started_ns = 7, .claimed = true },
+		  DO_STOP,
+		  SB_STOPPING },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct life l = stopped(AT(60), AT(90));
+		struct life_event ev = { .kind = LIFE_OBSERVED, .observed = rows[i].found };
+
+		l.state = (uint8_t)rows[i].state;
+		row_check(i, take(&l, ev, AT(300)) == rows[i].effect);
+		row_check(i, l.state == rows[i].then);
+		row_check(i, l.state != SB_RUNNING || l.expires_ns == AT(330));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -586,12 +747,18 @@ int main(void)
 		cmocka_unit_test(who_is_busy_is_not_idle),
 		cmocka_unit_test(late_and_double_outcomes_are_nothing),
 		cmocka_unit_test(what_was_cut_off_is_made_anew),
+		cmocka_unit_test(one_that_dies_during_its_claim_is_made_anew),
 		cmocka_unit_test(an_entrypoint_decides),
 		cmocka_unit_test(an_entrypoint_that_memory_ended),
 		cmocka_unit_test(after_a_restart),
 		cmocka_unit_test(a_warm_one_is_taken),
 		cmocka_unit_test(one_that_went_bad_is_made_anew),
 		cmocka_unit_test(warm_after_a_restart),
+		cmocka_unit_test(a_stopped_one_starts_again),
+		cmocka_unit_test(a_start_that_fails_is_taken_back),
+		cmocka_unit_test(a_stop_that_was_not_written_is_written_again),
+		cmocka_unit_test(a_stop_waits_for_an_effect_and_is_written_again),
+		cmocka_unit_test(at_rest_after_a_restart),
 		cmocka_unit_test(every_combination),
 	};
 

@@ -7,11 +7,13 @@
 
 #define SB "sb0001000g00000000000000tr"
 #define SH "sh0001000g00000000000000tr"
+#define KN "kn0001000g00000000000000tr"
 #define EX "ex0001000g00000000000000tr"
 #define IM "im0001000g00000000000000tr"
 #define TN "tn0001000g00000000000000tr"
 #define TP "tp0001000g00000000000000tr"
 #define KY "ky0001000g00000000000000tr"
+#define AK "ak0001000g00000000000000tr"
 
 /* One request per operation, by name. */
 static const struct {
@@ -40,6 +42,8 @@ static const struct {
 	{ "upload.delete", "DELETE", "/v1/uploads?group=x&name=y", 0 },
 	{ "sandbox.pause", "POST", "/v1/sandboxes/" SB "/pause", 1 },
 	{ "sandbox.resume", "POST", "/v1/sandboxes/" SB "/resume", 1 },
+	{ "sandbox.stop", "POST", "/v1/sandboxes/" SB "/stop", 1 },
+	{ "sandbox.start", "POST", "/v1/sandboxes/" SB "/start", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
 	{ "sandbox.limits", "POST", "/v1/sandboxes/" SB "/limits", 1 },
 	{ "sandbox.usage", "GET", "/v1/sandboxes/" SB "/usage", 1 },
@@ -47,10 +51,19 @@ static const struct {
 	{ "sandbox.token", "POST", "/v1/sandboxes/" SB "/token", 1 },
 	{ "egress.get", "GET", "/v1/sandboxes/" SB "/egress", 1 },
 	{ "egress.put", "PUT", "/v1/sandboxes/" SB "/egress?if_generation=1", 1 },
+	{ "egress.patch", "POST", "/v1/sandboxes/" SB "/egress?if_generation=1", 1 },
 	{ "egress.check", "POST", "/v1/sandboxes/" SB "/egress/check", 1 },
 	{ "egress.flows", "GET", "/v1/sandboxes/" SB "/egress/flows", 1 },
+	{ "egress.log", "GET", "/v1/sandboxes/" SB "/egress/log?after=7&verdict=deny&wait_ms=100",
+	  1 },
 	{ "egress.cut", "POST", "/v1/sandboxes/" SB "/egress/cut", 1 },
+	{ "ask.list", "GET", "/v1/asks?state=waiting&wait_ms=100", 0 },
+	{ "ask.get", "GET", "/v1/asks/" AK, 1 },
+	{ "ask.answer", "POST", "/v1/asks/" AK, 1 },
 	{ "preset.list", "GET", "/v1/presets", 0 },
+	{ "credential.put", "PUT", "/v1/credentials/example", 0 },
+	{ "credential.list", "GET", "/v1/credentials", 0 },
+	{ "credential.delete", "DELETE", "/v1/credentials/example", 0 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.status", "GET", "/v1/status", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
@@ -77,6 +90,18 @@ static const struct {
 	{ "shell.run_get", "GET", "/v1/sandboxes/" SB "/shells/" SH "/runs/3?keep=both", 2 },
 	{ "shell.output", "GET", "/v1/sandboxes/" SB "/shells/" SH "/output?offset=9", 2 },
 	{ "shell.interrupt", "POST", "/v1/sandboxes/" SB "/shells/" SH "/interrupt", 2 },
+	{ "kernel.create", "POST", "/v1/sandboxes/" SB "/kernels", 1 },
+	{ "kernel.list", "GET", "/v1/sandboxes/" SB "/kernels", 1 },
+	{ "kernel.get", "GET", "/v1/sandboxes/" SB "/kernels/" KN, 2 },
+	{ "kernel.delete", "DELETE", "/v1/sandboxes/" SB "/kernels/" KN, 2 },
+	{ "kernel.run", "POST", "/v1/sandboxes/" SB "/kernels/" KN "/runs", 2 },
+	{ "kernel.eval", "POST", "/v1/sandboxes/" SB "/kernels/runs", 1 },
+	{ "kernel.install", "POST", "/v1/sandboxes/" SB "/kernels/" KN "/install", 2 },
+	{ "kernel.runs", "GET", "/v1/sandboxes/" SB "/kernels/" KN "/runs", 2 },
+	{ "kernel.run_get", "GET", "/v1/sandboxes/" SB "/kernels/" KN "/runs/3?keep=both", 2 },
+	{ "kernel.output", "GET", "/v1/sandboxes/" SB "/kernels/" KN "/output?offset=9", 2 },
+	{ "kernel.interrupt", "POST", "/v1/sandboxes/" SB "/kernels/" KN "/interrupt", 2 },
+	{ "kernel.restart", "POST", "/v1/sandboxes/" SB "/kernels/" KN "/restart", 2 },
 	{ "service.list", "GET", "/v1/sandboxes/" SB "/services", 1 },
 	{ "service.get", "GET", "/v1/sandboxes/" SB "/services/web", 1 },
 	{ "service.put", "PUT", "/v1/sandboxes/" SB "/services/x_1.Y-z", 1 },
@@ -284,7 +309,8 @@ static void every_row_is_complete(void **)
 		/* a template brings its files; a script may have 1 MiB of text */
 		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64) ||
 				     op == &ops[OP_TEMPLATE_CREATE] || op == &ops[OP_EXEC_RUN] ||
-				     op == &ops[OP_SHELL_RUN]);
+				     op == &ops[OP_SHELL_RUN] || op == &ops[OP_KERNEL_RUN] ||
+				     op == &ops[OP_KERNEL_EVAL]);
 		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
 				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET ||
 				     op->reply == REPLY_BYTES || op->reply == REPLY_TREE ||

@@ -80,7 +80,10 @@ struct cayd {
 	struct templates *templates;
 	struct egress *egress;
 	struct egress_link *egress_link;
+	struct broker_link *broker_link;
+	struct credential_store *credentials;
 	struct egress_totals *egress_totals;
+	struct asks *asks;
 	struct node_space node_space;
 	struct warm_pools *warm_pools;
 	struct api_keys *keys;

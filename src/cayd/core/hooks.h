@@ -9,6 +9,7 @@
  */
 #include <stdbool.h>
 
+struct ask_info;
 struct cay_err;
 struct cayd;
 struct hold_event;
@@ -60,6 +61,9 @@ struct cayd_hooks {
 	void (*sandbox_attach_network)(struct sandbox *sb,
 				       void (*fn)(void *arg, const struct cay_err *outcome),
 				       void *arg);
+	/* A sandbox asks to connect to something, or that was answered. */
+	void (*ask_changed)(struct cayd *c, const struct id *tenant, const struct ask_info *ask,
+			    bool answered);
 	/* The node holds a sandbox, or lets it go on. */
 	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);
 	/* The journal has the change; `change` is an enum template_change. */

@@ -4,9 +4,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/seqpacket.h"
 #include "life/create-queue.h"
@@ -23,6 +21,7 @@ enum keeper_class { KEEPER_PROMPT, KEEPER_CREATE, KEEPER_REMOVE, KEEPER_IMAGE, K
 
 static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_PREPARE] = KEEPER_CREATE,     [VERB_START] = KEEPER_CREATE,
+	[VERB_RESTORE] = KEEPER_CREATE,     [VERB_STOP] = KEEPER_REMOVE,
 	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
 	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
 };
@@ -81,16 +80,11 @@ static void on_keeper_poll(uv_poll_t *p, int status, int events);
 
 static int keeper_dial(const struct settings *s)
 {
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/box/" VERB_SOCKET, s->run_dir);
+	int fd = seqpacket_connect(s->run_dir, "box/" VERB_SOCKET);
 
-	if (n < 0 || n >= (int)sizeof(at.sun_path))
-		return -ENAMETOOLONG;
-	if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
-		return -errno;
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
-	return cay_take_fd(&fd);
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
+	return fd;
 }
 
 static int keeper_call_with_timeout(struct keeper_link *l, enum verb verb, void *request,
@@ -491,7 +485,7 @@ static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void
 	cay_closep(&fd);
 	if (!l->poll)
 		return; /* lost meanwhile */
-	if (outcome->code) {
+	if (outcome->code || !reply) {
 		keeper_link_drop(l, outcome->msg);
 		return;
 	}

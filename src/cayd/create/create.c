@@ -95,6 +95,16 @@ void create_turn_leave(struct create_turn *t)
 	free(t);
 }
 
+struct create_slot *create_turn_take_slot(struct create_turn *t)
+{
+	return &t->slot;
+}
+
+struct cayd *create_turn_cayd(const struct create_turn *t)
+{
+	return t->cayd;
+}
+
 int create_at_turn(struct cayd *c, const struct actor *actor, const struct sandbox_create *asked,
 		   const struct idempotency_key *key, struct arena *arena, struct create_turn *turn,
 		   struct sandbox **ret, struct cay_err *err)
@@ -307,7 +317,7 @@ void create_slot_release(struct sandbox *sb)
 	struct create_queue *q = &sb->cayd->creates->queue;
 	struct create_slot *t;
 
-	if (sb->life.state == SB_PENDING || !sb->create.slot)
+	if (sb->life.state == SB_PENDING || sb->life.state == SB_STARTING || !sb->create.slot)
 		return;
 	t = cay_take(sb->create.slot);
 	/* failed creates do not count towards the average duration */

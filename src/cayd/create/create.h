@@ -56,4 +56,7 @@ void create_slot_release(struct sandbox *sb);
 /* Periodic sweep: refuse creates that have waited too long. */
 void creates_expire_waiting(struct cayd *c, uint64_t now);
 const struct create_queue *creates_get_queue(const struct cayd *c);
+/* For one that starts at its turn: the slot becomes the sandbox's, see create_slot_release(). */
+struct create_slot *create_turn_take_slot(struct create_turn *t);
+struct cayd *create_turn_cayd(const struct create_turn *t);
 #endif

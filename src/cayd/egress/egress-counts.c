@@ -51,7 +51,8 @@ void egress_counts_receive(struct cayd *c, struct slice body)
 		struct egress_counts_row row = egress_counts_get_row(body, i);
 		struct sandbox *sb = sandbox_find(c->sandboxes, &row.sandbox);
 
-		if (sb && egress_link_has(sb))
+		/* the last ones of a run come after it was detached */
+		if (sb && (egress_link_has(sb) || (sb->egress && life_is_at_rest(&sb->life))))
 			egress_counts_receive_one(sb, &row.counts);
 	}
 }

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/egress/egress-link.h"
 
-#include <stdio.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include "base/seqpacket.h"
 #include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
+#include "cayd/egress/asks.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/policy.h"
+#include "cayd/egress/trust.h"
 #include "egress/policy.h"
 #include "wire/hello.h"
 
@@ -18,6 +16,7 @@
 #define ANSWER_NS (5 * NS_PER_S)  /* and so long a message for its reply */
 #define RESOLVER_MS 2000          /* and so long PID 1 may take */
 #define REPLY_BATCH 64            /* before other work gets its turn */
+#define EVENTS_QUEUED_MAX 256     /* so many messages wait: no event joins them */
 #define QUEUE_MAX 8192            /* messages that the socket has no room for */
 
 /* A message that cay-egress has not acknowledged. */
@@ -117,6 +116,7 @@ static void egress_link_disconnect(struct egress_link *l, const char *why)
 	l->n_attaching = 0;
 	l->connection++;
 	egress_counts_forget_open(l->cayd);
+	asks_forget_waiting(l->cayd);
 	while (l->queue)
 		egress_queue_drop(l);
 	egress_fail_unavailable(&err);
@@ -179,6 +179,17 @@ static void egress_link_send_plain(struct egress_link *l, enum egress_kind kind,
 	egress_link_send(l, &m, (struct slice){}, -EBADF);
 }
 
+bool egress_link_send_event(const struct cayd *c, struct slice json)
+{
+	const struct egress_message m = egress_message_init(EGRESS_MSG_EVENT, NULL, 0);
+	struct egress_link *l = c->egress_link;
+
+	if (!l || !l->greeted || l->n_queued >= EVENTS_QUEUED_MAX || json.n > EGRESS_EVENT_MAX)
+		return false;
+	egress_link_send(l, &m, json, -EBADF);
+	return true;
+}
+
 static void egress_link_expect(struct egress_link *l, struct egress_call *call)
 {
 	call->deadline_ns = clk_boot_ns(l->cayd->clk) + ANSWER_NS;
@@ -190,12 +201,14 @@ static void egress_link_expect(struct egress_link *l, struct egress_call *call)
 static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn *fn, void *arg)
 {
 	struct egress_link *l = sb->cayd->egress_link;
-	auto_buf body = BUF_INIT(sizeof(struct egress_counts) + EGRESS_POLICY_MAX);
+	const struct egress_limits limits = sandbox_get_egress_limits(sb);
+	auto_buf body = BUF_INIT(sizeof(struct egress_counts) + sizeof(limits) + EGRESS_POLICY_MAX);
 	struct egress_call *call = calloc(1, sizeof(*call));
 	struct egress_message m;
 	struct cay_err err = {};
 
-	if (!call || buf_append(&body, &sb->egress_counts.now, sizeof(struct egress_counts)) < 0)
+	if (!call || buf_append(&body, &sb->egress_counts.now, sizeof(struct egress_counts)) < 0 ||
+	    buf_append(&body, &limits, sizeof(limits)) < 0)
 		(void)cay_no_memory(&err);
 	else if (!l->greeted)
 		egress_fail_unavailable(&err);
@@ -209,7 +222,7 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 		return;
 	}
 	m = egress_message_init(EGRESS_MSG_SANDBOX, &sb->info.id, sandbox_egress_generation(sb));
-	m.tenant = sb->info.tenant;
+	m.tenant = *sandbox_get_egress_tenant(sb);
 	*call = (struct egress_call){ .sandbox = sb->info.id,
 				      .generation = m.generation,
 				      .reply = EGRESS_MSG_APPLIED,
@@ -218,6 +231,14 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 	egress_link_expect(l, call);
 	sb->attached_to = l->connection;
 	egress_link_send(l, &m, (struct slice){ body.data, body.len }, fd);
+}
+
+static enum egress_kind egress_reply_of(enum egress_kind question)
+{
+	return question == EGRESS_MSG_CUT        ? EGRESS_MSG_CUT_DONE
+	       : question == EGRESS_MSG_LIST_LOG ? EGRESS_MSG_LOG
+	       : question == EGRESS_MSG_ANSWER   ? EGRESS_MSG_ANSWERED
+						 : EGRESS_MSG_FLOWS;
 }
 
 void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
@@ -240,7 +261,7 @@ void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice bod
 	*call = (struct egress_call){
 		.sandbox = sb->info.id,
 		.generation = m.generation,
-		.reply = kind == EGRESS_MSG_CUT ? EGRESS_MSG_CUT_DONE : EGRESS_MSG_FLOWS,
+		.reply = egress_reply_of(kind),
 		.answer = fn,
 		.arg = arg,
 	};
@@ -267,6 +288,13 @@ struct egress_attach {
 	bool of_start; /* one of n_attaching */
 };
 
+/* A stopped one has no network namespace, and its next start attaches it. */
+static bool egress_can_attach(const struct sandbox *sb)
+{
+	return sb->life.state < SB_ENDING && sb->life.state != SB_STOPPING &&
+	       sb->life.state != SB_STOPPED;
+}
+
 static void egress_attach_wait(struct egress_link *l, struct egress_attach *a)
 {
 	a->next = l->waiting;
@@ -279,7 +307,7 @@ static void egress_attach_wait(struct egress_link *l, struct egress_attach *a)
 static bool egress_attach_may_wait(const struct egress_link *l, const struct egress_attach *a)
 {
 	return a->fn ? clk_boot_ns(l->cayd->clk) < a->deadline_ns
-		     : a->connection == l->connection && a->sandbox->life.state < SB_ENDING;
+		     : a->connection == l->connection && egress_can_attach(a->sandbox);
 }
 
 static void egress_attach_finish(void *arg, const struct cay_err *outcome)
@@ -314,6 +342,8 @@ static void on_egress_net_reply(void *arg, const struct cay_err *outcome, const 
 
 	if (!err.code && l->connection != a->connection)
 		egress_fail_unavailable(&err);
+	if (!err.code && !egress_can_attach(a->sandbox))
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox has been stopped");
 	if (!err.code) {
 		egress_link_send_sandbox(a->sandbox, fd, egress_attach_finish, a);
 		return;
@@ -368,7 +398,7 @@ static void egress_attach_waiting(struct egress_link *l)
 		struct egress_attach *a = all;
 
 		all = a->next;
-		if (l->greeted && a->sandbox->life.state < SB_ENDING)
+		if (l->greeted && egress_can_attach(a->sandbox))
 			egress_attach_start(l, a);
 		else
 			egress_attach_finish(a, &err);
@@ -428,7 +458,7 @@ void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg)
 
 void egress_link_forget_ended(struct sandbox *sb)
 {
-	if (sb->life.state != SB_ENDING || !egress_link_has(sb))
+	if ((sb->life.state != SB_ENDING && sb->life.state != SB_STOPPING) || !egress_link_has(sb))
 		return;
 	sb->attached_to = 0;
 	egress_link_send_plain(sb->cayd->egress_link, EGRESS_MSG_GONE, &sb->info.id);
@@ -460,6 +490,8 @@ static void egress_link_handle_reply(struct egress_link *l, const struct egress_
 	struct sandbox *sb = sandbox_find(l->cayd->sandboxes, &m->sandbox);
 	struct egress_call **at = &l->calls;
 	struct egress_counts counts;
+	egress_link_fn *done = NULL;
+	void *arg = NULL;
 	struct cay_err err = {};
 
 	while (*at && !egress_call_is_for(*at, m))
@@ -471,8 +503,14 @@ static void egress_link_handle_reply(struct egress_link *l, const struct egress_
 	} else if (sb && m->kind == EGRESS_MSG_APPLIED) {
 		memcpy(&counts, body.p, sizeof(counts));
 		egress_counts_receive_one(sb, &counts);
+		done = cay_take((*at)->fn);
+		arg = (*at)->arg;
 	}
 	egress_call_finish(l, at, &err, body);
+	if (done) /* when programs inside trust its CA */
+		sandbox_trust_ca(sb,
+				 (struct slice){ body.p + sizeof(counts), body.n - sizeof(counts) },
+				 done, arg);
 }
 
 static void egress_link_handle(struct egress_link *l, const struct egress_message *m,
@@ -486,6 +524,8 @@ static void egress_link_handle(struct egress_link *l, const struct egress_messag
 		egress_link_attach_all(l);
 	} else if (m->kind == EGRESS_MSG_COUNTS) {
 		egress_counts_receive(l->cayd, body);
+	} else if (m->kind == EGRESS_MSG_ASK) {
+		asks_receive(l->cayd, &m->sandbox, body);
 	} else {
 		egress_link_handle_reply(l, m, body);
 	}
@@ -516,21 +556,6 @@ static void on_egress_link_ready(uv_poll_t *p, int, int events)
 	}
 }
 
-static int egress_link_connect(const struct cayd *c)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" EGRESS_SOCKET,
-			 c->settings.run_dir);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return -ENAMETOOLONG;
-	if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
-		return -errno;
-	seqpacket_refuse_fds(fd);
-	return cay_take_fd(&fd);
-}
-
 static void on_egress_link_retry_timer(uv_timer_t *t)
 {
 	struct egress_link *l = t->data;
@@ -540,7 +565,7 @@ static void on_egress_link_retry_timer(uv_timer_t *t)
 	egress_attach_waiting(l);
 	if (l->poll)
 		return;
-	l->fd = egress_link_connect(l->cayd);
+	l->fd = seqpacket_connect(l->cayd->settings.run_dir, EGRESS_SOCKET);
 	l->poll = l->fd < 0 ? NULL : calloc(1, sizeof(*l->poll));
 	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
 		free(l->poll);
@@ -548,6 +573,7 @@ static void on_egress_link_retry_timer(uv_timer_t *t)
 		cay_closep(&l->fd);
 		return;
 	}
+	seqpacket_refuse_fds(l->fd);
 	l->poll->data = l;
 	egress_link_send_plain(l, EGRESS_MSG_HELLO, NULL);
 }

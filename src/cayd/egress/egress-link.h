@@ -27,11 +27,14 @@ bool egress_link_has(const struct sandbox *sb);
 /* A policy of its layers has changed in memory and in the journal.  fn, which may be NULL, is
  * called when cay-egress has judged its open connections again. */
 void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg);
-/* Ask cay-egress about a sandbox that it has; kind is LIST_FLOWS or CUT with its body.  Called once
- * with the body of the reply, or with why there is none. */
+/* Ask cay-egress about a sandbox that it has; kind is LIST_FLOWS, or LIST_LOG, CUT or
+ * ANSWER with its body.  Called once with the body of the reply, or with why there is none. */
 typedef void egress_answer_fn(void *arg, const struct cay_err *outcome, struct slice body);
 void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
 		     egress_answer_fn *fn, void *arg);
+/* An event for the webhook, at most EGRESS_EVENT_MAX bytes of JSON; false: it is dropped, because
+ * cay-egress is not there or does not read. */
+[[nodiscard]] bool egress_link_send_event(const struct cayd *c, struct slice json);
 /* An observer of sandboxes: one that ends is forgotten. */
 void egress_link_forget_ended(struct sandbox *sb);
 #endif

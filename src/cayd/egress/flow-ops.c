@@ -77,8 +77,8 @@ static void on_egress_flows_cut(void *arg, const struct cay_err *outcome, struct
 
 	if (!outcome->code)
 		memcpy(&done.connections, body.p, sizeof(done.connections));
-	if (done.connections > EGRESS_FLOWS_MAX)
-		done.connections = EGRESS_FLOWS_MAX;
+	if (done.connections > EGRESS_LIMIT_FLOWS_MAX)
+		done.connections = EGRESS_LIMIT_FLOWS_MAX;
 	request_reply_outcome(q->rq, outcome, &egress_cut_done_table, &done);
 	free(q);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/egress/policy.h"
 
+#include "cayd/egress/credential-policy.h"
 #include "cayd/egress/egress-link.h"
 #include "cayd/egress/preset-files.h"
 #include "cayd/tenant/tenant.h"
@@ -101,6 +102,7 @@ void egress_get_layers(const struct cayd *c, const struct egress_policies *p,
 	ret[EGRESS_TENANT] = p->tenant;
 	ret[EGRESS_TEMPLATE] = p->template;
 	ret[EGRESS_SANDBOX] = p->own || p->template ? p->own : &nothing;
+	ret[EGRESS_ANSWERS] = p->answers;
 }
 
 int egress_compile(const struct cayd *c, const struct egress_policies *p, uint64_t generation,
@@ -127,6 +129,11 @@ int egress_create_check(const struct cayd *c, const struct id *tenant,
 
 	if (r < 0 || !egress_policies_can_allow(&p))
 		return r;
+	if (credential_policy_check(c, tenant, p.own, err) < 0 ||
+	    credential_policy_check(c, tenant, p.template, err) < 0) {
+		cay_err_prefix_field(err, "egress");
+		return -EINVAL;
+	}
 	p.tenant = egress_of_tenant(c, tenant);
 	r = egress_compile(c, &p, SANDBOX_FIRST_GENERATION, &compiled, err);
 	if (r < 0)
@@ -157,14 +164,48 @@ static struct egress_policies sandbox_get_kept_policies(const struct sandbox *sb
 	const struct sandbox_egress *e = sb->egress;
 
 	return (struct egress_policies){ .template = e && e->has_template ? &e->template : NULL,
-					 .own = e && e->has_own ? &e->own : NULL };
+					 .own = e && e->has_own ? &e->own : NULL,
+					 .answers = sb->answers ? &sb->answers->spec : NULL };
+}
+
+const struct id *sandbox_get_egress_tenant(const struct sandbox *sb)
+{
+	return sb->egress_tenant.noun == ID_NONE ? &sb->info.tenant : &sb->egress_tenant;
+}
+
+static struct sandbox *sandbox_skip_unbound(struct sandbox *sb, const struct id *tenant)
+{
+	while (sb && !id_eq(sandbox_get_egress_tenant(sb), tenant))
+		sb = sandbox_next_of_tenant(sb);
+	return sb;
+}
+
+static struct sandbox *sandbox_first_build_for(struct cayd *c, const struct id *tenant)
+{
+	return sandbox_skip_unbound(sandbox_find_before(c->sandboxes, &build_tenant, 0), tenant);
+}
+
+struct sandbox *sandbox_first_bound_by(struct cayd *c, const struct id *tenant)
+{
+	struct sandbox *sb = sandbox_find_before(c->sandboxes, tenant, 0);
+
+	return sb ? sb : sandbox_first_build_for(c, tenant);
+}
+
+struct sandbox *sandbox_next_bound_by(const struct sandbox *sb, const struct id *tenant)
+{
+	struct sandbox *next = sandbox_skip_unbound(sandbox_next_of_tenant(sb), tenant);
+
+	if (next || tenant_is_for_builds(&sb->info.tenant))
+		return next;
+	return sandbox_first_build_for(sb->cayd, tenant);
 }
 
 struct egress_policies sandbox_get_policies(const struct sandbox *sb)
 {
 	struct egress_policies p = sandbox_get_kept_policies(sb);
 
-	p.tenant = egress_of_tenant(sb->cayd, &sb->info.tenant);
+	p.tenant = egress_of_tenant(sb->cayd, sandbox_get_egress_tenant(sb));
 	return p;
 }
 
@@ -186,4 +227,36 @@ int sandbox_egress_compile(struct cayd *c, const struct sandbox *sb, struct buf 
 	struct egress_policies p = sandbox_get_policies(sb);
 
 	return egress_compile(c, &p, sandbox_egress_generation(sb), ret, err);
+}
+
+static void egress_limit_lower(uint64_t *limit, bool has, uint64_t to)
+{
+	if (has && (!*limit || to < *limit))
+		*limit = to;
+}
+
+static void egress_limits_lower(struct egress_limits *l, const struct egress_spec *spec)
+{
+	const struct egress_limits_spec *to = spec && spec->has_limits ? &spec->limits : NULL;
+
+	if (!to)
+		return;
+	egress_limit_lower(&l->flows, to->has_flows, to->flows);
+	egress_limit_lower(&l->new_per_s, to->has_new_per_s, to->new_per_s);
+	egress_limit_lower(&l->bytes[0], to->has_up_bytes, to->up_bytes);
+	egress_limit_lower(&l->bytes[1], to->has_down_bytes, to->down_bytes);
+	egress_limit_lower(&l->rate[0], to->has_up_rate, to->up_rate);
+	egress_limit_lower(&l->rate[1], to->has_down_rate, to->down_rate);
+}
+
+struct egress_limits sandbox_get_egress_limits(const struct sandbox *sb)
+{
+	struct egress_policies p = sandbox_get_policies(sb);
+	struct egress_limits l = { .flows = sb->cayd->settings.egress_connections,
+				   .new_per_s = EGRESS_LIMIT_NEW_PER_S_MAX };
+
+	egress_limits_lower(&l, p.tenant);
+	egress_limits_lower(&l, p.template);
+	egress_limits_lower(&l, p.own);
+	return l;
 }

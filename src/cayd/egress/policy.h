@@ -14,7 +14,7 @@
 
 /* The policies of a sandbox; NULL: there is none. */
 struct egress_policies {
-	const struct egress_spec *tenant, *template, *own;
+	const struct egress_spec *tenant, *template, *own, *answers;
 };
 
 /* Read the presets and egress.max. */
@@ -41,12 +41,20 @@ void egress_get_layers(const struct cayd *c, const struct egress_policies *p,
 bool egress_policies_can_allow(const struct egress_policies *p);
 /* egress_max of a tenant, or NULL. */
 const struct egress_spec *egress_of_tenant(const struct cayd *c, const struct id *tenant);
+/* The tenant with the bound of its policy: of a build, the one that it is for. */
+const struct id *sandbox_get_egress_tenant(const struct sandbox *sb);
+/* Every sandbox that the tenant's egress_max bounds, also those of its builds. */
+struct sandbox *sandbox_first_bound_by(struct cayd *c, const struct id *tenant);
+struct sandbox *sandbox_next_bound_by(const struct sandbox *sb, const struct id *tenant);
 struct egress_policies sandbox_get_policies(const struct sandbox *sb);
 /* egress_unavailable unless cay-egress is there. */
 [[nodiscard]] int egress_require_link(const struct cayd *c, struct cay_err *err);
 /* Whether its own policy can allow something. */
 bool sandbox_has_egress(const struct sandbox *sb);
 uint64_t sandbox_egress_generation(const struct sandbox *sb);
+/* The lowest limits of its policies and the node. */
+struct egress_limits;
+struct egress_limits sandbox_get_egress_limits(const struct sandbox *sb);
 /* Append what cay-egress judges by. */
 [[nodiscard]] int sandbox_egress_compile(struct cayd *c, const struct sandbox *sb, struct buf *ret,
 					 struct cay_err *err);

@@ -37,8 +37,8 @@ int tenant_policies_check(struct cayd *c, const struct tenant_info *next, struct
 	if (r < 0 || !next->has_egress_max)
 		return r;
 	r = egress_policy_check_spec(c, &next->egress_max, "egress_max", err);
-	for (const struct sandbox *sb = sandbox_find_before(c->sandboxes, &next->id, 0);
-	     r >= 0 && sb; sb = sandbox_next_of_tenant(sb))
+	for (const struct sandbox *sb = sandbox_first_bound_by(c, &next->id); r >= 0 && sb;
+	     sb = sandbox_next_bound_by(sb, &next->id))
 		r = tenant_sandbox_check(sb, &next->egress_max, err);
 	return r;
 }
@@ -110,16 +110,16 @@ static bool sandbox_needs_policy(const struct sandbox *sb)
 
 static struct policy_change *policy_change_create(struct cayd *c, const struct id *tenant)
 {
-	struct sandbox *newest = sandbox_find_before(c->sandboxes, tenant, 0);
+	struct sandbox *newest = sandbox_first_bound_by(c, tenant);
 	struct policy_change *p;
 	size_t n = 0;
 
-	for (const struct sandbox *sb = newest; sb; sb = sandbox_next_of_tenant(sb))
+	for (const struct sandbox *sb = newest; sb; sb = sandbox_next_bound_by(sb, tenant))
 		n += sandbox_needs_policy(sb);
 	p = calloc(1, sizeof(*p) + n * sizeof(p->calls[0]));
 	if (!p)
 		return NULL;
-	for (const struct sandbox *sb = newest; sb; sb = sandbox_next_of_tenant(sb))
+	for (const struct sandbox *sb = newest; sb; sb = sandbox_next_bound_by(sb, tenant))
 		if (sandbox_needs_policy(sb))
 			p->calls[p->n++] = (struct policy_call){ p, sb->info.id };
 	return p;

@@ -2,10 +2,7 @@
 #include "cayd/image/puller-link.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/path.h"
 #include "base/seqpacket.h"
@@ -31,19 +28,14 @@ static int puller_auth_create(const struct cayd *c, const struct id *owner,
 
 static int puller_link_connect(const struct cayd *c, struct cay_err *err)
 {
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" PULLER_SOCKET,
-			 c->settings.run_dir);
+	int fd = seqpacket_connect(c->settings.run_dir, PULLER_SOCKET);
 
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
-	if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
-		return cay_take_fd(&fd);
+	if (fd >= 0)
+		return fd;
 	return cay_fail(err, CAY_E_UNAVAILABLE,
-			errno == EAGAIN ? "cay-pull is busy; try again"
-					: "cay-pull is not running; start it with "
-					  "'systemctl start cay-pull'");
+			fd == -EAGAIN ? "cay-pull is busy; try again"
+				      : "cay-pull is not running; start it with "
+					"'systemctl start cay-pull'");
 }
 
 int puller_link_open(const struct cayd *c, const char *reference, const struct id *owner,

@@ -262,6 +262,27 @@ void event_send_hold(struct cayd *c, const struct hold_event *e)
 	event_broadcast(c, &default_tenant, "hold", &hold_event_table, e);
 }
 
+void event_send_ask(struct cayd *c, const struct id *tenant, const struct ask_info *ask,
+		    bool answered)
+{
+	struct event_history *h = event_history_find(&c->events->histories, tenant);
+	auto_buf line = BUF_INIT(TEXT_MAX);
+	struct jw w = jw_to(&line);
+
+	if (!h || !h->followers ||
+	    buf_printf(&line, "event: egress.%s\ndata: ", answered ? "answered" : "asked") < 0)
+		return;
+	field_encode(&ask_info_table, NULL, ask, &w);
+	if (jw_finish(&w) < 0 || buf_puts(&line, "\n\n") < 0)
+		return;
+	for (struct event_follower *f = h->followers, *next; f; f = next) {
+		next = f->next;
+		if (!f->full && (!f->sandbox.noun || id_eq(&f->sandbox, &ask->sandbox)) &&
+		    (!f->group[0] || (ask->group && str_eq(f->group, ask->group))))
+			f->full = request_write_stream(f->rq, line.data, line.len);
+	}
+}
+
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change)
 {
 	struct template_event e = { .id = t->id,

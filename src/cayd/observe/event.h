@@ -26,6 +26,10 @@ void event_send_image_progress(struct cayd *c, const struct id *tenant,
 			       const struct image_progress *now);
 /* A sandbox of any tenant is held or goes on, for the operator's followers without a filter. */
 void event_send_hold(struct cayd *c, const struct hold_event *e);
+/* A sandbox asks to connect to something, or that was answered: for those of its tenant's followers
+ * that follow it. */
+void event_send_ask(struct cayd *c, const struct id *tenant, const struct ask_info *ask,
+		    bool answered);
 /* A change of a template, for all followers without a filter. */
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
 /* End the streams of followers whose key or tenant is not valid any more. */

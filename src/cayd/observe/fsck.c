@@ -114,7 +114,9 @@ static void recovery_apply_facts(struct sandbox *sb, const struct life_observati
 {
 	struct life_event ev = { .kind = LIFE_OBSERVED, .observed = *facts };
 
-	if (!facts->same_boot)
+	if (life_is_at_rest(&sb->life))
+		sb->end_detail = "its files were gone when cayd started";
+	else if (!facts->same_boot)
 		sb->end_detail = "the machine was restarted";
 	else if (!facts->exists || !facts->processes)
 		sb->end_detail = "it was gone when cayd started";
@@ -160,7 +162,8 @@ static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_ro
 		cay_closep(&pidfd);
 	}
 	/* only PID 1 knows whether it was claimed, and whether its entrypoint was started */
-	if (facts.processes && !facts.frozen && (sb->life.state == SB_PENDING || sb->life.entry))
+	if (facts.processes && !facts.frozen &&
+	    (sb->life.state == SB_PENDING || sb->life.state == SB_STARTING || sb->life.entry))
 		w = malloc(sizeof(*w));
 	if (!w) {
 		recovery_apply_facts(sb, &facts);
@@ -404,6 +407,11 @@ static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct 
 	if (life_is_finished(l) && row)
 		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
 									    : FSCK_OTHER;
+	if (l->state == SB_STOPPED)
+		return !row                                   ? FSCK_EMPTY
+		       : !sandbox_matches_keeper_row(sb, row) ? FSCK_OTHER
+		       : row->processes                       ? FSCK_AWAKE
+							      : FSCK_NUM;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
 		return FSCK_NUM; /* it is being created or removed */
 	if (!row || !row->pid || !row->processes)
@@ -438,6 +446,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 	case FSCK_REPLACED:
 	case FSCK_OTHER:
 	case FSCK_DEAF:
+	case FSCK_EMPTY:
 		if (life_is_finished(&sb->life))
 			return false;
 		sandbox_end(sb, END_NODE_LOST, fsck_details[kind]);
@@ -446,6 +455,11 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 		sb->holds++;
 		keeper_call(sb->cayd->keeper, VERB_REMOVE, &q, -EBADF, on_fsck_leftover_removed,
 			    sb);
+		return true;
+	case FSCK_AWAKE:
+		(void)sandbox_apply_event(
+			sb, &(struct life_event){ .kind = LIFE_OBSERVED,
+						  .observed = { .exists = true, .processes = 1 } });
 		return true;
 	case FSCK_OVERDUE:
 		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });

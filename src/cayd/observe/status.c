@@ -19,9 +19,10 @@ static struct status_sandboxes status_count_sandboxes(const struct cayd *c)
 
 	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
 		n[sb->life.state] += !sb->life.warm;
-	return (struct status_sandboxes){ .pending = n[SB_PENDING],
+	return (struct status_sandboxes){ .pending = n[SB_PENDING] + n[SB_STARTING],
 					  .running = n[SB_RUNNING],
 					  .paused = n[SB_PAUSED],
+					  .stopped = n[SB_STOPPED] + n[SB_STOPPING],
 					  .ending = n[SB_ENDING],
 					  .max = c->settings.max_sandboxes };
 }

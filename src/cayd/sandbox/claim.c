@@ -79,6 +79,8 @@ static int claim_body_encode(struct sandbox *sb, struct buf *out)
 	q.has_output = q.output_bytes != OUTPUT_PRESET;
 	q.services = sb->services;
 	q.has_services = sb->services.n; /* an older PID 1 rejects an unknown member */
+	q.kernels = sb->kernels;
+	q.has_kernels = sb->kernels.n;
 	q.resolver = q.has_resolver = sb->cayd->hooks->sandbox_has_network(sb);
 	field_encode(&claim_table, NULL, &q, &w);
 	return jw_finish(&w);
@@ -225,4 +227,18 @@ void claim_start(struct sandbox *sb)
 		sb->cayd->hooks->sandbox_attach_network(sb, on_claim_attached, sb);
 	else
 		claim_send(sb);
+}
+
+static void on_kernels_prepared(void *, unsigned, struct slice, const struct cay_err *)
+{
+	/* without them, kernels take longer to start */
+}
+
+void claim_prepare_kernels(struct sandbox *sb)
+{
+	auto_buf body = BUF_INIT(BODY_MAX);
+
+	if (sb->kernels.n && claim_body_encode(sb, &body) >= 0)
+		init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_KERNELS,
+			  (struct slice){ buf_str(&body), body.len }, on_kernels_prepared, NULL);
 }

@@ -10,4 +10,6 @@
 #include "cayd/sandbox/sandbox.h"
 
 void claim_start(struct sandbox *sb);
+/* Start the interpreters that a warm sandbox keeps loaded, before its claim. */
+void claim_prepare_kernels(struct sandbox *sb);
 #endif

@@ -102,8 +102,9 @@ static void sandbox_counts_set_grant(struct sandbox_counts *t, struct sandbox *s
 static unsigned sandbox_count_kinds(const struct sandbox *sb)
 {
 	bool placed = sb->life.state < SB_ENDING;
+	bool rests = sb->life.state == SB_STOPPING || sb->life.state == SB_STOPPED;
 
-	return (placed ? 1u << COUNT_TENANT : 0) |
+	return (placed ? 1u << COUNT_TENANT : 0) | (rests ? 1u << COUNT_STOPPED : 0) |
 	       (placed && sb->info.group ? 1u << COUNT_GROUP : 0) |
 	       (!life_is_finished(&sb->life) && sb->info.template ? 1u << COUNT_TEMPLATE : 0);
 }
@@ -114,6 +115,8 @@ static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *s
 	struct grant granted = grant_of_limits(&sb->info.limits,
 					       sb->resize.has_wanted ? &sb->resize.wanted : NULL);
 
+	if (sb->life.state == SB_STOPPED) /* it has files and no process */
+		granted = (struct grant){ .disk_bytes = granted.disk_bytes };
 	sandbox_counts_set_grant(t, sb, &(struct grant){});
 	for (unsigned kind = 0; kind < COUNT_KINDS; kind++) {
 		const struct id *tenant = kind == COUNT_TEMPLATE ? &nobody : &sb->info.tenant;

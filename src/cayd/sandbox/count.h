@@ -18,6 +18,7 @@ enum count_kind {
 	COUNT_TENANT,   /* not ending */
 	COUNT_GROUP,    /* not ending, of one tenant */
 	COUNT_TEMPLATE, /* not ended, of any tenant */
+	COUNT_STOPPED,  /* stopping or stopped */
 	COUNT_KINDS
 };
 

@@ -17,10 +17,20 @@ bool drain_is_configured(struct cayd *c)
 	return c->settings.drain;
 }
 
+/* Sandboxes to end.  A stopped one has no process, and its files outlive the daemons. */
+static unsigned drain_count_left(struct cayd *c)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		n += sb->life.state != SB_STOPPED && !life_is_finished(&sb->life);
+	return n;
+}
+
 static void on_drain_timer(uv_timer_t *t)
 {
 	struct cayd *c = t->data;
-	unsigned left = sandboxes_count_live(c->sandboxes);
+	unsigned left = drain_count_left(c);
 
 	if (left && clk_boot_ns(c->clk) < c->drain_ns)
 		return;
@@ -32,10 +42,11 @@ static void on_drain_timer(uv_timer_t *t)
 
 void drain_start(struct cayd *c)
 {
-	log_info(&c->log, "ending %u sandboxes", sandboxes_count_live(c->sandboxes));
+	log_info(&c->log, "ending %u sandboxes", drain_count_left(c));
 	c->drain_ns = clk_boot_ns(c->clk) + DRAIN_MS * NS_PER_MS;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
-		sandbox_end(sb, END_EVICTED, "the node is drained");
+		if (sb->life.state != SB_STOPPED && sb->life.state != SB_STOPPING)
+			sandbox_end(sb, END_EVICTED, "the node is drained");
 	(void)uv_timer_init(&c->loop, &c->drain);
 	c->drain.data = c;
 	(void)uv_timer_start(&c->drain, on_drain_timer, LOOK_MS, LOOK_MS);

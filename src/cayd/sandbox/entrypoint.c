@@ -14,12 +14,10 @@
 /* The exec's id, which the row has from now on. */
 static void entrypoint_record_exec(struct sandbox *sb, const struct entrypoint_status *e)
 {
-	char id[ID_TEXT_LEN + 1];
-
-	if (sb->info.entry)
+	if (sb->info.entry || life_is_at_rest(&sb->life)) /* at rest: the run is over */
 		return;
-	id_format(&e->exec, id);
-	sb->info.entry = sandbox_copy_text(sb, id);
+	id_format(&e->exec, sb->entry_text);
+	sb->info.entry = sb->entry_text;
 	sandbox_save(sb, false);
 }
 
@@ -40,9 +38,10 @@ static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice b
 			       "cay-init of the sandbox did not name the exec");
 	else
 		entrypoint_record_exec(sb, &e);
-	if (outcome.code)
+	if (outcome.code && !life_is_at_rest(&sb->life)) {
 		sb->end_detail = sb->failure.msg;
-	sb->failure = outcome.code ? outcome : sb->failure;
+		sb->failure = outcome;
+	}
 	sandbox_entrypoint_finish(sb, &outcome);
 }
 
@@ -90,7 +89,8 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 	sb->entrypoint_poll.under_way = false;
 	if (status == 200 && entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
 		entrypoint_record_exec(sb, &e);
-		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END)
+		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END &&
+		    !life_is_at_rest(&sb->life))
 			entrypoint_finish(sb, &e);
 	}
 	sandbox_release(sb);

@@ -14,6 +14,7 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .entrypoint = sb->entrypoint,
 				    .has_entrypoint = sb->entrypoint.n > 0,
 				    .services = sb->services,
+				    .kernels = sb->kernels,
 				    .key = sb->idempotency_key,
 				    .key_body = sb->idempotency_hash,
 				    .image_digest = digest,
@@ -34,6 +35,8 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 						   .has_own = sb->egress->has_own,
 						   .has_template = sb->egress->has_template,
 						   .generation = sb->egress->generation,
+						   .answers = sandbox_list_answers(sb),
+						   .has_answers = sandbox_list_answers(sb).n > 0,
 						   .used = egress_usage_get(sb),
 						   .has_used = sb->egress_counts.known };
 	}

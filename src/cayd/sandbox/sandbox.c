@@ -312,6 +312,8 @@ static void sandbox_free(struct sandbox *sb)
 	free(sb->revoked);
 	sandbox_exports_free(sb->exports);
 	sandbox_egress_free(sb->egress);
+	free(sb->ca);
+	sandbox_answers_free(sb->answers);
 	arena_fini(&sb->arena);
 	arena_fini(&sb->labels_arena);
 	free(sb);
@@ -368,7 +370,7 @@ void sandbox_describe_lease(const struct sandbox *sb, struct sandbox_info *to)
 
 	to->has_lease = l->lease_ns != LIFE_NEVER;
 	to->lease_ms = to->has_lease ? l->lease_ns / NS_PER_MS : 0;
-	to->has_lease_until = to->has_lease && !life_is_finished(l);
+	to->has_lease_until = to->has_lease && !life_is_finished(l) && !life_is_at_rest(l);
 	to->lease_until_ns =
 		clk_wall_ns(c->clk) + (l->renewed_ns + l->lease_ns - clk_boot_ns(c->clk));
 }
@@ -380,10 +382,11 @@ const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 	const struct life *l = &sb->life;
 
 	sandbox_describe_lease(sb, &sb->info);
-	sb->info.has_expires = l->expires_ns != LIFE_NEVER && !life_is_finished(l);
+	sb->info.has_expires =
+		l->expires_ns != LIFE_NEVER && !life_is_finished(l) && !life_is_at_rest(l);
 	if (sb->info.has_expires)
 		sb->info.expires_ns = wall + (l->expires_ns - boot);
-	if (!life_is_finished(l))
+	if (!life_is_finished(l) && !life_is_at_rest(l))
 		sb->info.active_ns = wall - (boot - l->active_ns);
 	return &sb->info;
 }
@@ -396,9 +399,29 @@ static uint64_t sandbox_record_ns(const struct cayd *c, bool failed)
 	return failed && kept < FAILED_KEPT_NS ? FAILED_KEPT_NS : kept;
 }
 
+/* Nothing of a run is taken for part of the next one. */
+static void sandbox_forget_run(struct sandbox *sb, unsigned before)
+{
+	const struct clk *clk = sb->cayd->clk;
+
+	if (before == SB_RUNNING || before == SB_PAUSED)
+		sb->info.active_ns = clk_wall_ns(clk) - (clk_boot_ns(clk) - sb->life.active_ns);
+	sb->info.end = (struct end){ .used = sb->info.end.used };
+	sb->info.entry = NULL;
+	sb->end_is_of_node = sb->ca_is_given = false;
+	sb->entrypoint_poll.ended = false;
+	sb->usage.known = false;
+	sb->disk_watch.since = 0;
+}
+
 void sandbox_state_changed(struct sandbox *sb, unsigned before)
 {
 	struct sandboxes *all = sb->cayd->sandboxes;
+
+	if (sb->life.state == SB_STOPPING)
+		sandbox_forget_run(sb, before);
+	if (sb->life.state == SB_STOPPED || sb->life.state == SB_STARTING)
+		sb->failure = (struct cay_err){}; /* who started it has been answered */
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	if (sb->life.state != SB_PAUSED)
@@ -471,6 +494,8 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 		r = labels_check(&spec->labels, err);
 	if (r >= 0)
 		r = services_check(&spec->services, "services", err);
+	if (r >= 0)
+		r = warm_kernels_check(&spec->kernels, "kernels", err);
 	if (r >= 0)
 		r = storage_spec_check(spec, err);
 	if (r >= 0)
@@ -562,6 +587,8 @@ static int sandbox_restore_egress(struct sandbox *sb, const struct sandbox_recor
 		return 0;
 	if (e->has_used)
 		egress_usage_restore(sb, &e->used);
+	if (sandbox_set_answers(sb, &e->answers) < 0)
+		return -ENOMEM;
 	return sandbox_set_egress(sb, e->has_own ? &e->own : NULL,
 				  e->has_template ? &e->template : NULL, e->generation);
 }
@@ -614,6 +641,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
 	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
 		    0 ||
+	    field_list_copy(&warm_kernel_table, &record->kernels, &sb->arena, &sb->kernels) < 0 ||
 	    revoked_restore(sb, &record->revoked) < 0 ||
 	    sandbox_set_exports(sb, &record->exports) < 0 ||
 	    sandbox_restore_egress(sb, record) < 0) {

@@ -30,6 +30,15 @@ struct sandbox_egress {
 	struct arena arena;
 };
 
+#define ANSWERS_MAX 64
+/* Answers that were remembered, where its policies ask (egress/asks.h). */
+struct sandbox_answers {
+	struct egress_remembered *v; /* in the arena, oldest first */
+	size_t n;
+	struct egress_spec spec; /* the same as a policy */
+	struct arena arena;
+};
+
 /* Paths of it that anyone with their URL can download (ADR 0085). */
 struct sandbox_exports {
 	struct export_record *v; /* in the arena, oldest first; a path has one */
@@ -44,6 +53,7 @@ struct sandbox {
 	struct field_map env;
 	struct field_texts entrypoint;
 	struct field_list services;                     /* struct service_spec */
+	struct field_list kernels;                      /* struct warm_kernel */
 	const char *idempotency_key, *idempotency_hash; /* the hash is of the request */
 	struct cay_err failure;                         /* why it could not be started */
 	uint64_t seq;                                   /* grows with each create */
@@ -54,14 +64,19 @@ struct sandbox {
 	struct sandbox_exports *exports; /* NULL: it had none since cayd started */
 	struct id cgroup_tenant;         /* whose cgroup holds it: a claim does not move it */
 	struct sandbox_egress *egress;   /* NULL: nowhere, and its template has no policy */
+	char *ca;                        /* of its inspected connections, or NULL */
+	bool ca_is_given;                /* to PID 1 */
+	struct id egress_tenant;         /* has the bound of its policy; none: its own tenant */
+	struct sandbox_answers *answers; /* NULL: none */
 	uint64_t attached_to;            /* the connection to cay-egress that has its listeners */
 	bool other_boot;                 /* the journal has it from before the machine started */
 
 	/* sandbox.c, waiters.c, transition.c */
 	struct cayd *cayd;
 	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
-	const char *end_detail; /* set before the event that ends it */
-	bool end_is_of_node;    /* the same: the machine had no memory left */
+	char entry_text[ID_TEXT_LEN + 1]; /* of info.entry, which each start sets again */
+	const char *end_detail;           /* set before the event that ends it */
+	bool end_is_of_node;              /* the same: the machine had no memory left */
 	uint64_t changed_boot_ns;
 	uint64_t forget_boot_ns;   /* when its record may be forgotten */
 	unsigned holds;            /* calls under way that have this pointer */
@@ -125,6 +140,7 @@ struct sandbox_due {
 
 enum sandbox_wait {
 	WAIT_STARTED, /* it runs, or has failed to start */
+	WAIT_STOPPED, /* it is, or something else became of it */
 	WAIT_ENDED,
 	WAIT_ENDING,  /* it ends; without cay-keeper no more can be waited for */
 	WAIT_SAVED,   /* the journal has the change */
@@ -214,6 +230,14 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 [[nodiscard]] int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
 				     const struct egress_spec *template, uint64_t generation);
 void sandbox_egress_free(struct sandbox_egress *egress);
+/* Replace its remembered answers by copies of these, without those that have ended; -ENOMEM leaves
+ * them as they are. */
+[[nodiscard]] int sandbox_set_answers(struct sandbox *sb, const struct field_list *answers);
+/* Give a new one those that were remembered for its group. */
+[[nodiscard]] int sandbox_inherit_answers(struct sandbox *sb);
+void sandbox_answers_free(struct sandbox_answers *answers);
+/* Of struct egress_remembered. */
+struct field_list sandbox_list_answers(const struct sandbox *sb);
 /* Replace its exports by copies of these; -ENOMEM leaves them as they are. */
 [[nodiscard]] int sandbox_set_exports(struct sandbox *sb, const struct field_list *records);
 void sandbox_exports_free(struct sandbox_exports *exports);

@@ -45,3 +45,26 @@ int services_check(const struct field_list *services, const char *field, struct 
 				      (unsigned long long)(SERVICES_TEXT_MAX / KIB(1)));
 	return 0;
 }
+
+/* As in import statements. */
+static bool module_name_is_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && n < 128 && !(name[0] >= '0' && name[0] <= '9') &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+		       n;
+}
+
+int warm_kernels_check(const struct field_list *kernels, const char *field, struct cay_err *err)
+{
+	const struct warm_kernel *all = kernels->v;
+
+	for (size_t i = 0; i < kernels->n; i++)
+		for (size_t k = 0; k < all[i].modules.n; k++)
+			if (!module_name_is_valid(all[i].modules.v[k]))
+				return cay_fail_field(err, CAY_E_INVALID, field,
+						      "'%.128s' is not the name of a module",
+						      all[i].modules.v[k]);
+	return 0;
+}

@@ -2,7 +2,7 @@
 #ifndef CAY_CAYD_SANDBOX_SERVICES_CHECK_H
 #define CAY_CAYD_SANDBOX_SERVICES_CHECK_H
 /*
- * services-check - the services of a create or a template
+ * services-check - the services and kernels of a create or a template
  *
  * PID 1 gets them with the claim and checks them as it checks service.put.  This check refuses
  * early what is visibly wrong, before a sandbox is created for it.
@@ -16,4 +16,6 @@
 /* field: the name of the list in the request. */
 [[nodiscard]] int services_check(const struct field_list *services, const char *field,
 				 struct cay_err *err);
+[[nodiscard]] int warm_kernels_check(const struct field_list *kernels, const char *field,
+				     struct cay_err *err);
 #endif

@@ -27,8 +27,12 @@ static int sandbox_assign_egress(struct sandbox *sb, const struct sandbox_create
 {
 	const struct egress_spec *own = spec->has_egress ? &spec->egress : NULL;
 
+	if (spec->egress_tenant)
+		sb->egress_tenant = *spec->egress_tenant;
 	if (!spec->template_egress && (!own || !egress_spec_can_allow(own)))
 		return 0;
+	if (sandbox_inherit_answers(sb) < 0)
+		return -ENOMEM;
 	return sandbox_set_egress(sb, own, spec->template_egress, SANDBOX_FIRST_GENERATION);
 }
 
@@ -70,6 +74,7 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
 	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0 ||
+	    field_list_copy(&warm_kernel_table, &spec->kernels, &sb->arena, &sb->kernels) < 0 ||
 	    sandbox_assign_egress(sb, spec) < 0)
 		return -ENOMEM;
 	return sb->arena.left < END_RESERVE ? -E2BIG : sandbox_record_check_size(sb);

@@ -114,6 +114,92 @@ int sandbox_set_egress(struct sandbox *sb, const struct egress_spec *own,
 	return 0;
 }
 
+void sandbox_answers_free(struct sandbox_answers *answers)
+{
+	if (answers)
+		arena_fini(&answers->arena);
+	free(answers);
+}
+
+static int answers_fill(struct sandbox_answers *to, const struct field_list *from, uint64_t now_ns)
+{
+	const struct egress_remembered *rows = from->v;
+	struct egress_rule_spec *rules = arena_alloc(&to->arena, from->n + 1, sizeof(*rules));
+
+	to->v = arena_alloc(&to->arena, from->n + 1, sizeof(*to->v));
+	if (!rules || !to->v)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->n; i++) {
+		struct egress_remembered *row = &to->v[to->n];
+		auto_buf port = BUF_INIT(8);
+		const char **ports = arena_alloc(&to->arena, 1, sizeof(*ports));
+
+		*row = rows[i];
+		row->to = text_copy(&to->arena, rows[i].to);
+		if (!row->to || !ports || buf_printf(&port, "%u", (uint16_t)row->port) < 0)
+			return -ENOMEM;
+		*ports = text_copy(&to->arena, buf_str(&port));
+		if (!*ports)
+			return -ENOMEM;
+		rules[to->n] = (struct egress_rule_spec){ .action = row->verdict,
+							  .to = row->to,
+							  .ports = { ports, 1 },
+							  .has_ports = true };
+		to->n += !row->until_ns || row->until_ns > now_ns;
+	}
+	to->spec = (struct egress_spec){ .rules = { rules, to->n }, .otherwise = EGRESS_SPEC_ASK };
+	return 0;
+}
+
+int sandbox_set_answers(struct sandbox *sb, const struct field_list *answers)
+{
+	struct sandbox_answers *fresh;
+
+	if (!answers->n && !sb->answers)
+		return 0;
+	fresh = calloc(1, sizeof(*fresh));
+	if (!fresh)
+		return -ENOMEM;
+	fresh->arena = ARENA_INIT_SMALL(EGRESS_ARENA_MAX);
+	if (answers_fill(fresh, answers, clk_wall_ns(sb->cayd->clk)) < 0) {
+		sandbox_answers_free(fresh);
+		return -ENOMEM;
+	}
+	sandbox_answers_free(sb->answers);
+	sb->answers = fresh;
+	return 0;
+}
+
+/* Every sandbox of a group with a policy has the answers of the group. */
+static const struct sandbox *sandbox_find_of_group(const struct sandbox *like)
+{
+	struct sandbox *sb = sandbox_find_before(like->cayd->sandboxes, &like->info.tenant, 0);
+
+	for (; sb; sb = sandbox_next_of_tenant(sb))
+		if (sb != like && sb->egress && !life_is_finished(&sb->life) && sb->info.group &&
+		    str_eq(sb->info.group, like->info.group))
+			return sb;
+	return NULL;
+}
+
+int sandbox_inherit_answers(struct sandbox *sb)
+{
+	const struct sandbox *from = sb->info.group ? sandbox_find_of_group(sb) : NULL;
+	struct egress_remembered rows[ANSWERS_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; from && from->answers && i < from->answers->n; i++)
+		if (from->answers->v[i].remember == REMEMBER_GROUP && n < ANSWERS_MAX)
+			rows[n++] = from->answers->v[i];
+	return sandbox_set_answers(sb, &(struct field_list){ rows, n });
+}
+
+struct field_list sandbox_list_answers(const struct sandbox *sb)
+{
+	return sb->answers ? (struct field_list){ sb->answers->v, sb->answers->n }
+			   : (struct field_list){};
+}
+
 const char *sandbox_workspace(const struct sandbox *sb)
 {
 	const struct image *image = image_by_digest(sb->cayd->images, sb->image);
@@ -205,7 +291,8 @@ void sandbox_drop_private(struct sandbox *sb)
 	sb->idempotency_hash = hash;
 	sb->env = (struct field_map){};
 	sb->entrypoint = (struct field_texts){};
-	sb->services = (struct field_list){};
+	sb->services = sb->kernels = (struct field_list){};
 	sandbox_egress_free(cay_take(sb->egress));
+	sandbox_answers_free(cay_take(sb->answers));
 	sandbox_exports_free(cay_take(sb->exports));
 }

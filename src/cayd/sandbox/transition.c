@@ -44,6 +44,8 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 		if (keeper_is_up(sb->cayd->keeper)) /* else the link logs it, once a minute */
 			log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s",
 				  outcome->msg);
+	} else if (outcome->code && sb->life.state == SB_STARTING) {
+		sb->failure = *outcome; /* of this start; the sandbox is stopped again */
 	} else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
 		   !sb->life.claimed) {
 		sb->failure = *outcome;
@@ -51,6 +53,21 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 	}
 	(void)sandbox_apply_event(sb, &ev);
 	sandbox_release(sb);
+}
+
+/* What all its runs used.  A repeated verb finds no cgroup, and its reply has nothing. */
+static void sandbox_add_spent(struct sandbox *sb, const struct verb_remove_reply *spent)
+{
+	struct used *used = &sb->info.end.used;
+
+	if (spent->cpu_ns != UINT64_MAX) {
+		sb->info.has_cpu = true;
+		sb->info.cpu_ms += spent->cpu_ns / NS_PER_MS;
+		if (used->memory_peak_bytes < spent->memory_peak)
+			used->memory_peak_bytes = spent->memory_peak;
+	}
+	used->cpu_ms = sb->info.cpu_ms;
+	sb->info.end.has_used = sb->life.state == SB_ENDING && sb->info.has_cpu;
 }
 
 /* A keeper reply does not name its sandbox; the call does. */
@@ -69,21 +86,17 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 	struct cay_err err = *outcome;
 
 	free(call);
-	if (!err.code && c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING) {
+	if (!err.code && (c.effect == DO_STOP ||
+			  (c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING))) {
 		memcpy(&removed, reply, sizeof(removed));
-		if (removed.cpu_ns != UINT64_MAX) { /* a repeated one finds none */
-			struct end *end = &c.sandbox->info.end;
-
-			c.sandbox->info.has_cpu = end->has_used = true;
-			c.sandbox->info.cpu_ms = end->used.cpu_ms = removed.cpu_ns / NS_PER_MS;
-			end->used.memory_peak_bytes = removed.memory_peak;
-		}
+		sandbox_add_spent(c.sandbox, &removed);
 	}
 	if (!err.code && c.effect == DO_START) {
 		memcpy(&started, reply, sizeof(started));
 		if (failpoint_hit(FAULT_CREATE_STARTED) < 0)
 			(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
-		else if (c.sandbox->life.state == SB_PENDING &&
+		else if ((c.sandbox->life.state == SB_PENDING ||
+			  c.sandbox->life.state == SB_STARTING) &&
 			 sandbox_watch_pid1(c.sandbox, cay_take_fd(&fd)) < 0)
 			(void)cay_fail(&err, CAY_E_NO_MEMORY, "watch PID 1");
 	}
@@ -142,6 +155,16 @@ static void effect_start_sandbox(struct sandbox *sb)
 	effect_call_keeper(sb, DO_START, VERB_START, &q);
 }
 
+static void effect_restore_sandbox(struct sandbox *sb)
+{
+	struct verb_limits q = { .sandbox = sb->info.id,
+				 .generation = sb->life.generation,
+				 .disk_bytes = sb->info.limits.disk_bytes,
+				 .disk_inodes = sb->info.limits.disk_inodes };
+
+	effect_call_keeper(sb, DO_RESTORE, VERB_RESTORE, &q);
+}
+
 static const struct {
 	enum verb verb;
 	enum failpoint before;
@@ -153,6 +176,8 @@ static const struct {
 	[DO_FREEZE] = { VERB_FREEZE, FAULT_PAUSE_FREEZE },
 	[DO_THAW] = { VERB_THAW, FAULT_PAUSE_THAW },
 	[DO_REMOVE] = { VERB_REMOVE, FAULT_DELETE_REMOVE },
+	[DO_STOP] = { VERB_STOP, FAULT_STOP_KILL },
+	[DO_RESTORE] = { VERB_RESTORE, FAULT_START_RESTORE },
 };
 
 static void effect_begin(struct sandbox *sb, enum life_effect effect)
@@ -166,12 +191,14 @@ static void effect_begin(struct sandbox *sb, enum life_effect effect)
 		effect_finish(sb, effect, sb->life.generation, &err, 0);
 		return;
 	}
-	if (effect == DO_REMOVE)
+	if (effect == DO_REMOVE || effect == DO_STOP)
 		sandbox_unwatch_pid1(sb);
 	if (effect == DO_PREPARE)
 		effect_prepare_sandbox(sb);
 	else if (effect == DO_START)
 		effect_start_sandbox(sb);
+	else if (effect == DO_RESTORE)
+		effect_restore_sandbox(sb);
 	else if (effect == DO_CLAIM)
 		claim_start(sb);
 	else if (effect == DO_ENTRYPOINT)
@@ -203,6 +230,13 @@ struct pending_save {
 	bool waited;
 };
 
+/* Without a durable row these do not begin: a crash after them would find a sandbox without a row,
+ * or a row of a running sandbox that has no process, whose files it would remove. */
+static bool effect_needs_row(enum life_effect effect)
+{
+	return effect == DO_PREPARE || effect == DO_STOP || effect == DO_RESTORE;
+}
+
 static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 {
 	struct pending_save *save = arg, s = *save;
@@ -214,8 +248,7 @@ static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 		log_error(&sb->cayd->log, "cannot write to the journal, will retry: %s",
 			  outcome->msg);
 	sb->save_error = *outcome;
-	if (s.effect == DO_PREPARE && outcome->code) {
-		/* without a durable row the effect does not begin */
+	if (effect_needs_row(s.effect) && outcome->code) {
 		sb->holds++;
 		effect_finish(sb, s.effect, sb->life.generation, outcome, 0);
 	} else if (s.effect) {

@@ -97,7 +97,7 @@ static void usage_reply(struct usage_query *l)
 	struct usage now = { .memory_bytes = l->now.memory_bytes,
 			     .memory_peak_bytes = l->now.memory_peak,
 			     .oom_kills = l->now.oom_kills,
-			     .cpu_ms = l->now.cpu_ns / NS_PER_MS,
+			     .cpu_ms = l->now.cpu_ns / NS_PER_MS + sb->info.cpu_ms,
 			     .throttled_ms = l->now.throttled_ns / NS_PER_MS,
 			     .processes = l->now.processes,
 			     .disk_bytes = l->disk_bytes,

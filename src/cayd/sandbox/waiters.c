@@ -59,7 +59,11 @@ int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
 			info->hold                  ? info->hold
 			: info->state == SB_PENDING ? "the sandbox is being created"
 			: info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
-						    : "the sandbox is ending; create another");
+			: info->state == SB_STOPPED ? "the sandbox is stopped; start it first"
+			: info->state == SB_STOPPING
+				? "the sandbox is being stopped; start it once it is stopped"
+			: info->state == SB_STARTING ? "the sandbox is being started"
+						     : "the sandbox is ending; create another");
 }
 
 void sandbox_refuse_state(struct request *rq, struct sandbox *sb)
@@ -92,7 +96,9 @@ static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait unti
 		return false;
 	switch (until) {
 	case WAIT_STARTED: /* a failure is reported at once, before the removal */
-		return sb->life.state >= SB_RUNNING;
+		return sb->life.state != SB_PENDING && sb->life.state != SB_STARTING;
+	case WAIT_STOPPED:
+		return sb->life.state != SB_STOPPING && sb->life.pending_effect != DO_STOP;
 	case WAIT_ENDED:
 		return life_is_finished(&sb->life);
 	case WAIT_ENDING:
@@ -111,10 +117,13 @@ static bool sandbox_has_reached_durably(const struct sandbox *sb, enum sandbox_w
 	return !sb->unsaved && sandbox_has_reached(sb, until);
 }
 
-/* Whether pause or resume had its effect. */
+/* Whether the request had its effect. */
 static bool sandbox_is_as_requested(const struct sandbox *sb, const struct request *rq)
 {
-	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
+	return !(rq->match.op == &ops[OP_SANDBOX_STOP] && sb->life.state != SB_STOPPED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_START] && sb->life.state != SB_RUNNING &&
+		 sb->life.state != SB_PAUSED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
 	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && sb->life.state != SB_RUNNING);
 }
 
@@ -204,6 +213,8 @@ void sandbox_refuse_removal_waiters(struct sandbox *sb)
 	for (struct sandbox_waiter *w = sb->waiters; w; w = w->next)
 		if (w->until == WAIT_ENDED)
 			w->until = WAIT_ENDING;
+		else if (w->until == WAIT_STOPPED)
+			w->until = WAIT_SAVED;
 	sandbox_notify_waiters(sb);
 }
 

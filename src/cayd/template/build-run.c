@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cayd/core/init-call.h"
+#include "cayd/egress/policy.h"
 #include "cayd/template/build-internal.h"
 #include "ops/package.h"
 #include "text/base64.h"
@@ -10,6 +11,7 @@
 #define READ_MAX KIB(48)
 #define COMMAND_MAX KIB(8)
 #define CONTENT_MAX MIB(1)
+#define COUNTS_NS (NS_PER_S * 3 / 2)
 
 /* The script is constant; the request is only in its arguments: $1 path, $2 mode, $3 owner. */
 static const char build_file_script[] = "set -e; d=${1%/*}; [ -z \"$d\" ] || mkdir -p -- \"$d\"; "
@@ -173,25 +175,41 @@ static void build_log_excerpt(const struct build *b, char *ret, size_t size)
 	ret[n] = 0;
 }
 
-static void build_step_finish(struct build *b)
+/* cay-egress reports what it denied once a second: the message of a failure waits for that. */
+static bool build_step_awaits_counts(struct build *b)
+{
+	uint64_t now = clk_boot_ns(b->cayd->clk);
+
+	if (!b->failed_ns)
+		b->failed_ns = now;
+	return sandbox_has_egress(b->sandbox) && now - b->failed_ns < COUNTS_NS;
+}
+
+/* False: not yet; the next poll calls it again. */
+static bool build_step_finish(struct build *b)
 {
 	const struct end *end = &b->exec_info.end;
-	char last[120], what[200];
+	char last[120], network[64], what[256];
 	int n;
 
-	b->exec_id[0] = 0;
 	if (end->has_exit_code && end->exit_code == 0) {
+		b->exec_id[0] = 0;
 		b->step++;
-		return;
+		return true;
 	}
+	if (build_step_awaits_counts(b))
+		return false;
+	b->exec_id[0] = 0;
 	build_log_excerpt(b, last, sizeof(last));
+	build_egress_describe(b, network, sizeof(network));
 	if (end->has_exit_code)
-		n = snprintf(what, sizeof(what), "exited with %llu: %s",
-			     (unsigned long long)end->exit_code, last);
+		n = snprintf(what, sizeof(what), "exited with %llu%s: %s",
+			     (unsigned long long)end->exit_code, network, last);
 	else
-		n = snprintf(what, sizeof(what), "was killed by %s: %s",
-			     end->signal ? end->signal : "a signal", last);
+		n = snprintf(what, sizeof(what), "was killed by %s%s: %s",
+			     end->signal ? end->signal : "a signal", network, last);
 	build_step_fail(b, CAY_E_BUILD, n > 0 ? what : "failed");
+	return true;
 }
 
 static void build_exec_request(struct build *b, const char *method, const char *rest,
@@ -261,10 +279,8 @@ static void on_build_exec_info(void *arg, unsigned status, struct slice body,
 	b->written[1] = b->exec_info.stderr_bytes;
 	if (b->read[0] < b->written[0] || b->read[1] < b->written[1])
 		build_continue(b);
-	else if (b->exec_info.state == EXEC_ENDED) {
-		build_step_finish(b);
+	else if (b->exec_info.state == EXEC_ENDED && build_step_finish(b))
 		build_continue(b);
-	}
 }
 
 static void on_build_stdin_sent(void *arg, unsigned status, struct slice body,

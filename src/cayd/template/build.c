@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/template/build.h"
 
-#include "auth/key.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/template/build-internal.h"
 #include "cayd/template/package-layer.h"
@@ -261,6 +260,14 @@ static void on_build_committed(void *arg, const struct cay_err *outcome, const v
 	struct verb_image_commit_reply made;
 
 	cay_closep(&fd);
+	if (b->state == BUILD_COMMITTING && !outcome->code &&
+	    image_find_layer(b->cayd->images, b->hash)) {
+		/* a build with another policy was faster */
+		b->call_pending = false;
+		(void)layer_cleanup_start(b->sandbox, /* cut_off= */ false);
+		build_finish(b, image_find_layer(b->cayd->images, b->hash), outcome);
+		return;
+	}
 	if (b->state == BUILD_COMMITTING && !outcome->code) {
 		memcpy(&made, reply, sizeof(made));
 		image_register_layer(b->cayd->images,
@@ -439,7 +446,8 @@ static int build_start_sandbox(struct build *b, const struct sandbox_create *lik
 	/* the build is on disk, so limits of in-memory files do not apply */
 	if (like->storage == STORAGE_MEMORY)
 		spec.limits.has_disk_bytes = spec.limits.has_disk_inodes = false;
-	if (quota_bound_create(b->cayd, &build_tenant, &spec, err) < 0)
+	if (quota_bound_create(b->cayd, &build_tenant, &spec, err) < 0 ||
+	    build_egress_apply(b, like, &spec, err) < 0)
 		return -EINVAL;
 	r = admit_and_create(b->cayd, &build_tenant, &spec, &key, NULL, &b->sandbox, err);
 	if (r < 0)
@@ -518,11 +526,12 @@ static int build_start(struct build *b, const struct build_request *order, struc
 }
 
 /* A finished build is started again: it failed, or its layer has been removed. */
-static struct build *build_find_live(struct cayd *c, const char *hash)
+static struct build *build_find_live(const struct build *like)
 {
-	struct build *b = c->builds->first;
+	struct build *b = like->cayd->builds->first;
 
-	while (b && (b->state == BUILD_FINISHED || !str_eq(b->hash, hash)))
+	while (b && (b->state == BUILD_FINISHED || !str_eq(b->hash, like->hash) ||
+		     memcmp(b->egress_hash, like->egress_hash, KEY_HASH_LEN) != 0))
 		b = b->next;
 	return b;
 }
@@ -542,8 +551,10 @@ int build_start_or_join(struct cayd *c, const struct build_request *order, build
 	b->log = BUF_INIT(BUILD_LOG_MAX);
 	b->stdin_pending = BUF_INIT(MIB(2));
 	r = build_set_spec(b, &order->spec, err);
+	if (r >= 0 && build_egress_get_hash(order->sandbox, b->egress_hash) < 0)
+		r = cay_no_memory(err);
 	*ret_layer = r < 0 ? NULL : image_find_layer(c->images, b->hash);
-	live = r < 0 || *ret_layer ? NULL : build_find_live(c, b->hash);
+	live = r < 0 || *ret_layer ? NULL : build_find_live(b);
 	if (r < 0 || *ret_layer || live) {
 		build_free(b);
 		b = live;

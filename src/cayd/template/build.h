@@ -6,11 +6,13 @@
  *
  *	build.c       layers that exist or are being built, and their waiters
  *	build-run.c   the commands, one after the other
+ *	build-egress.c   where they may connect to
  *
  * A build runs in an ordinary sandbox of build_tenant: no list shows it and no request reaches
  * it.  Its commands run as root inside; then the keeper commits its disk as an image.  A layer
  * is identified by the hash of its inputs and its owner: the same request again returns the
- * same layer, or joins its build.
+ * same layer, or joins its build.  Its policy is not part of the hash: a layer that exists needs no
+ * network, and a build is joined only by requests with the same policy.
  *
  * A restart of cayd ends a build: its sandbox is removed, and so is an unregistered layer.
  */
@@ -29,7 +31,7 @@ struct build;
 
 struct build_request {
 	struct layer_spec spec;
-	const struct sandbox_create *sandbox; /* gives limits, runtime and storage */
+	const struct sandbox_create *sandbox; /* gives limits, runtime, storage, egress */
 	const struct id *tenant;              /* owner of the layer; NULL: a template's */
 	bool by_operator;                     /* BUILDS_TENANT does not apply */
 };

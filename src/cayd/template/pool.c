@@ -3,6 +3,7 @@
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
+#include "cayd/sandbox/claim.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/template/package-layer.h"
@@ -61,12 +62,30 @@ static struct warm_pool *pool_find_or_create(struct cayd *c, const char *templat
 	return s;
 }
 
+/* Whether they keep the same interpreters loaded. */
+static bool warm_kernels_are_equal(const struct field_list *a, const struct field_list *b)
+{
+	const struct warm_kernel *va = a->v, *vb = b->v;
+
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++) {
+		if (va[i].language != vb[i].language || va[i].modules.n != vb[i].modules.n)
+			return false;
+		for (size_t k = 0; k < va[i].modules.n; k++)
+			if (!str_eq(va[i].modules.v[k], vb[i].modules.v[k]))
+				return false;
+	}
+	return true;
+}
+
 /* Whether a warm sandbox can satisfy this request. */
 static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
 	const struct image *image = image_find_for_create(sb->cayd->images, &warm_tenant, spec);
 
 	return image && memcmp(image->digest, sb->image, sizeof(sb->image)) == 0 &&
+	       warm_kernels_are_equal(&sb->kernels, &spec->kernels) &&
 	       sb->info.runtime == spec->runtime && sandbox_limits_can_become(sb, spec);
 }
 
@@ -144,6 +163,7 @@ void pool_sandbox_changed(struct sandbox *sb)
 		pool_remove_sandbox(sb);
 		pools_schedule_refill(sb->cayd);
 	} else if (life_is_warm_and_ready(&sb->life) && !listed) {
+		claim_prepare_kernels(sb);
 		s->n_starting--;
 		sb->cayd->warm_pools->n_starting--;
 		s->n_ready++;

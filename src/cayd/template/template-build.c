@@ -7,6 +7,7 @@
  */
 #include "base/str.h"
 #include "cayd/core/handlers.h"
+#include "cayd/egress/policy.h"
 #include "cayd/template/template.h"
 
 #define TEXT_MAX KIB(128)
@@ -152,18 +153,38 @@ static void template_build_save_and_reply(struct cayd *c, struct request *rq,
 	}
 }
 
+/* The policy of the build: its own, that of the defaults, or the node's. */
+static int template_build_choose_egress(struct cayd *c, struct request *rq,
+					struct sandbox_create *like, struct cay_err *err)
+{
+	const struct template_create *q = rq->body;
+
+	if (q->has_build_egress) {
+		like->egress = q->build_egress;
+		like->has_egress = true;
+	}
+	if (egress_apply_default(c, &default_tenant, like, &rq->arena) < 0)
+		return cay_no_memory(err);
+	if (!like->has_egress)
+		return 0;
+	return egress_policy_check_spec(
+		c, &like->egress, q->has_build_egress ? "build_egress" : "defaults.egress", err);
+}
+
 void template_build_start(struct cayd *c, struct request *rq, const struct layer_spec *spec)
 {
 	const struct template_create *q = rq->body;
 	struct template_info want = template_from_request(c, q);
 	const struct image *layer = NULL;
-	struct build_request order = { .spec = *spec, .sandbox = &q->defaults };
+	struct sandbox_create like = q->defaults;
+	struct build_request order = { .spec = *spec, .sandbox = &like };
 	struct cay_err err = {};
 	struct template_build *m = NULL;
 	struct build *b = NULL;
 
 	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until the row has an id */
-	if (template_check_defaults(c, &q->defaults, &err) >= 0)
+	if (template_check_defaults(c, &q->defaults, &err) >= 0 &&
+	    template_build_choose_egress(c, rq, &like, &err) >= 0)
 		m = template_build_create(c, &want, &err);
 	if (!m) {
 		request_fail(rq, &err);

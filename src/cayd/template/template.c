@@ -5,6 +5,7 @@
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/list-page.h"
+#include "cayd/egress/credential-policy.h"
 #include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/services-check.h"
@@ -226,7 +227,8 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 		ret->template_egress =
 			t->info.defaults.has_egress ? &t->info.defaults.egress : NULL;
 	}
-	if (egress_apply_default(c, &actor->tenant, ret, arena) < 0)
+	if (egress_apply_default(c, &actor->tenant, ret, arena) < 0 ||
+	    credential_placeholders_apply(c, &actor->tenant, ret, arena) < 0)
 		return cay_no_memory(err);
 	template_drop_overridden(asked, ret);
 	if (!ret->image)
@@ -262,6 +264,8 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
 	if (d->has_egress && egress_policy_check_spec(c, &d->egress, "defaults.egress", err) < 0)
+		return -EINVAL;
+	if (warm_kernels_check(&d->kernels, "defaults.kernels", err) < 0)
 		return -EINVAL;
 	return services_check(&d->services, "defaults.services", err);
 }

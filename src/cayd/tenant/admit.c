@@ -49,20 +49,23 @@ static void idle_group_add(struct idle_group *rows, size_t cap, struct sandbox *
 static struct sandbox *group_find_longest_idle(struct sandboxes *all, const struct id *tenant)
 {
 	size_t groups = sandbox_counts_get_usage(sandboxes_get_counts(all), tenant).groups, cap = 2;
-	auto_free struct idle_group *rows = NULL;
+	struct idle_group *rows;
 	struct sandbox *best = NULL;
 
 	while (cap < 2 * groups + 2)
 		cap *= 2;
 	rows = calloc(cap, sizeof(*rows));
-	for (struct sandbox *sb = rows ? sandbox_find_before(all, tenant, 0) : NULL; sb;
+	if (!rows)
+		return NULL;
+	for (struct sandbox *sb = sandbox_find_before(all, tenant, 0); sb;
 	     sb = sandbox_next_of_tenant(sb))
 		if (sb->info.group && sb->life.state < SB_ENDING)
 			idle_group_add(rows, cap, sb);
-	for (size_t i = 0; rows && i < cap; i++)
+	for (size_t i = 0; i < cap; i++)
 		if (rows[i].name && !rows[i].busy &&
 		    (!best || rows[i].latest->life.active_ns < best->life.active_ns))
 			best = rows[i].latest;
+	free(rows);
 	return best;
 }
 
@@ -203,4 +206,20 @@ int admit_and_create(struct cayd *c, const struct id *tenant, const struct sandb
 		return r;
 	r = admit_check_and_evict(c, tenant, spec, warm, err);
 	return r < 0 ? r : sandbox_create(c->sandboxes, tenant, spec, key, ret, err);
+}
+
+int admit_check_start(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
+{
+	struct grant more = grant_of_limits(&sb->info.limits,
+					    sb->resize.has_wanted ? &sb->resize.wanted : NULL);
+
+	if (!keeper_is_up(c->keeper))
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
+	if (!(keeper_runtimes(c->keeper) & 1u << sb->info.runtime))
+		return cay_fail(err, CAY_E_UNSUPPORTED,
+				"its runtime is not installed here or failed its probes");
+	if (quota_check_grant(c, &sb->info.tenant, &sb->count.granted, &more, err) < 0 ||
+	    quota_check_node(c, &sb->count.granted, &more, err) < 0)
+		return -ENOSR;
+	return node_space_check(c, err);
 }

@@ -30,4 +30,6 @@
 				   const struct sandbox_create *spec,
 				   const struct idempotency_key *key, const struct sandbox *warm,
 				   struct sandbox **ret, struct cay_err *err);
+/* Whether a stopped sandbox may start: what its run takes, as for a create; its disk is there. */
+[[nodiscard]] int admit_check_start(struct cayd *c, const struct sandbox *sb, struct cay_err *err);
 #endif

@@ -100,6 +100,11 @@ static void usage_row_add_sandbox(struct usage_row *row, const struct sandbox *s
 	row->memory_limit_bytes += sb->count.granted.memory_bytes;
 	row->pids_limit += sb->count.granted.pids;
 	row->disk_limit_bytes += sb->count.granted.disk_bytes;
+	row->cpu_ms += sb->info.has_cpu ? sb->info.cpu_ms : 0; /* of its earlier runs */
+	if (sb->life.state == SB_STOPPED && sb->usage.disk_known) {
+		row->has_disk = true;
+		row->disk_bytes += sb->usage.disk_bytes;
+	}
 	if (!up || !sb->usage.known)
 		return;
 	row->cpu_ms += sb->usage.now.cpu_ns / NS_PER_MS;

@@ -23,7 +23,7 @@
 #define PATH_LEN 4200
 
 /* Directories of paths.state that hold what a node must not lose. */
-static const char *const backup_dirs[] = { "db", "secret", "audit", "uploads", "images" };
+static const char *const backup_dirs[] = { "db", "secret", "broker", "audit", "uploads", "images" };
 
 static bool backup_socket_listens(const char *run_dir, const char *name, int type)
 {

@@ -5,6 +5,7 @@
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 #include "egress/name-map.h"
+#include "egress/upstream-proxy.h"
 
 static const char *const origin_names[CONF_FROM_NUM] = {
 	[CONF_FROM_DEFAULT] = "default",
@@ -15,7 +16,8 @@ static const char *const origin_names[CONF_FROM_NUM] = {
 struct config {
 	struct settings settings;
 	struct conf_origin origins[CONF_KEYS_MAX];
-	struct name_map map; /* checked only */
+	struct name_map map; /* checked only, as is the next */
+	struct upstream_proxy proxy;
 	const char *path;
 	bool absent;
 };
@@ -41,6 +43,9 @@ static int config_read(struct cli *c, const char *path, struct config **ret, str
 		r = settings_check(&f->settings, err);
 	if (r >= 0)
 		r = name_map_parse(f->settings.egress_map, &f->map, err);
+	if (r >= 0)
+		r = upstream_proxy_parse(f->settings.egress_proxy, f->settings.egress_no_proxy,
+					 &f->proxy, err);
 	*ret = f;
 	return r;
 }

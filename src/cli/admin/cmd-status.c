@@ -55,11 +55,12 @@ static void status_add_counts(struct cli *c, struct print_table *t, const struct
 {
 	const struct status_sandboxes *n = &s->sandboxes;
 
-	print_table_add_pair(t, "sandboxes",
-			     "%llu running, %llu pending, %llu paused, %llu ending; at most %llu",
-			     (unsigned long long)n->running, (unsigned long long)n->pending,
-			     (unsigned long long)n->paused, (unsigned long long)n->ending,
-			     (unsigned long long)n->max);
+	print_table_add_pair(
+		t, "sandboxes",
+		"%llu running, %llu pending, %llu paused, %llu stopped, %llu ending; at most %llu",
+		(unsigned long long)n->running, (unsigned long long)n->pending,
+		(unsigned long long)n->paused, (unsigned long long)n->stopped,
+		(unsigned long long)n->ending, (unsigned long long)n->max);
 	print_table_add_pair(t, "creates", "%llu waiting", (unsigned long long)s->creates_waiting);
 	print_table_add_pair(t, "tenants", "%llu", (unsigned long long)s->tenants);
 	print_table_add_pair(t, "images", "%llu", (unsigned long long)s->images);

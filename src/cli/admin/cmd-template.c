@@ -10,6 +10,7 @@ struct template_args {
 	struct sandbox_create_args make;
 	struct template_create of;
 	struct field_map files; /* path in the sandbox to a local file */
+	struct field_texts build_egress;
 };
 
 static const struct opt build_rows[] = {
@@ -23,6 +24,10 @@ static const struct opt build_rows[] = {
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.r), .arg = "NAME=VERSION",
 	  .help = "The same for R" },
+	{ "build-egress", 0, OPT_TEXTS, offsetof(struct template_args, build_egress),
+	  .arg = "PRESET|NAME[:PORTS]",
+	  .help = "Where the build may connect to; default: where its sandboxes may; may be "
+		  "repeated" },
 };
 
 int template_create_send(struct cli *c, const struct template_create *of, const char *name,
@@ -126,6 +131,9 @@ static int cmd_template_create_run(struct cli *c, const struct opt_words *w, str
 	int r = cmd_template_read_files(&arena, &a->files, &of.files, err);
 
 	of.has_setup = of.setup.n > 0;
+	of.has_build_egress = a->build_egress.n > 0;
+	if (r >= 0 && of.has_build_egress)
+		r = egress_words_apply(c, &a->build_egress, &of.build_egress, err);
 	if (r >= 0)
 		r = template_create_send(c, &of, w->operands[0], w->operands[1], &a->make, w, &made,
 					 err);

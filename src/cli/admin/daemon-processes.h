@@ -12,6 +12,7 @@ enum daemon_program {
 	DAEMON_MCP,
 	DAEMON_PULL,
 	DAEMON_EGRESS,
+	DAEMON_BROKER,
 	DAEMON_NUM
 };
 

@@ -178,3 +178,30 @@ int api_find_key(struct api *a, const char *word, struct id *ret, struct cay_err
 {
 	return api_find_in_list(a, ID_KEY, word, ret, err);
 }
+
+/* Names need not be unique. */
+int api_find_kernel(struct api *a, const struct id *sandbox, const char *word, struct id *ret,
+		    struct cay_err *err)
+{
+	struct api_call call = { .op = OP_KERNEL_LIST, .ids = { *sandbox } };
+	struct kernel_list all = {};
+	const struct kernel_info *rows;
+	size_t found = 0;
+	int r;
+
+	if (id_parse(ID_KERNEL, slice_of(word), ret) == 0)
+		return 0;
+	r = api_call(a, &call, &all, err);
+	rows = all.kernels.v;
+	for (size_t i = 0; r >= 0 && i < all.kernels.n; i++)
+		if (rows[i].name && str_eq(rows[i].name, word)) {
+			*ret = rows[i].id;
+			found++;
+		}
+	if (r < 0)
+		return r;
+	if (found > 1)
+		return cay_fail(err, CAY_E_CONFLICT, "%zu kernels have the name '%s': use an id",
+				found, word);
+	return found ? 0 : api_fail_not_found("kernel", word, err);
+}

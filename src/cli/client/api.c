@@ -10,11 +10,17 @@
 #include "wire/attach.h"
 
 #define REPLY_MAX MIB(4)
+#define REPLY_MAX_RUN MIB(64) /* output and results */
 #define ROWS_MAX 100000u
 
-static const struct json_limits reply_limits = { .bytes = REPLY_MAX,
-						 .depth = 16,
-						 .values = 400000 };
+static struct json_limits api_reply_limits(enum op_id op)
+{
+	return (struct json_limits){
+		.bytes = ops[op].response == &run_info_table ? REPLY_MAX_RUN : REPLY_MAX,
+		.depth = 16,
+		.values = 400000,
+	};
+}
 
 /* When a reply must have begun.  A larger --timeout than the operation's own counts. */
 static uint64_t api_reply_ms(const struct api *a, enum op_id op)
@@ -105,6 +111,7 @@ static int api_target_add_encoded(struct buf *target, const char *s)
 static int api_target_add_query(const struct api_call *c, struct buf *target, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(KIB(8));
+	struct json_limits limits = api_reply_limits(c->op);
 	auto_json json = NULL;
 	const char *key;
 	json_t *value;
@@ -112,7 +119,7 @@ static int api_target_add_query(const struct api_call *c, struct buf *target, st
 	int r = api_json_encode(ops[c->op].query, c->query, &text, err);
 
 	if (r >= 0)
-		r = json_parse((struct slice){ text.data, text.len }, &reply_limits, &json, err);
+		r = json_parse((struct slice){ text.data, text.len }, &limits, &json, err);
 	if (r < 0)
 		return r;
 	json_object_foreach (json, key, value) {
@@ -169,7 +176,7 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 		.ws_protocol = ATTACH_PROTOCOL,
 		.body_length = op->body == BODY_RAW ? c->body_length : HTTP_CLIENT_NO_BODY,
 	};
-	char host[URL_MAX];
+	char host[URL_MAX], prefer[64];
 	int r = api_target_add_path(c, &target);
 
 	a->hint[0] = 0;
@@ -188,11 +195,14 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 	if (r < 0)
 		return r;
 	request.target = buf_str(&target);
+	if (c->prefer && snprintf(prefer, sizeof(prefer), "Prefer: %s\r\n", c->prefer) > 0)
+		request.extra_headers = prefer;
 	if (dial_is_remote(&a->dial)) {
 		url_format_authority(&a->dial.context.url, host);
 		request.host = host;
 		request.token = a->dial.context.token;
 	}
+	h->out.max += body.len;
 	if (http_client_queue_request(h, &request) < 0 ||
 	    buf_append(&h->out, buf_str(&body), body.len) < 0)
 		return cay_no_memory(err);
@@ -245,7 +255,7 @@ static int api_read_body(struct api *a, enum op_id op, struct http_client *h, st
 		r = http_client_receive(h, err);
 		if (r < 0 && r != -EAGAIN)
 			return cay_err_wrap(err, r, "%s", ops[op].name);
-		if (h->body.len > REPLY_MAX)
+		if (h->body.len > api_reply_limits(op).bytes)
 			return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is too large",
 					ops[op].name);
 	}
@@ -270,6 +280,7 @@ int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *ret,
 		    struct cay_err *err)
 {
+	struct json_limits limits = api_reply_limits(op);
 	struct cay_err why = {};
 	struct slice body;
 	bool accepted;
@@ -292,7 +303,7 @@ int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *r
 	}
 	if (!ret)
 		return 0;
-	if (field_decode_text(ops[op].response, body, &reply_limits, &a->arena, ret, &why) < 0)
+	if (field_decode_text(ops[op].response, body, &limits, &a->arena, ret, &why) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: invalid reply: %s", ops[op].name,
 				why.msg);
 	return 0;

@@ -31,6 +31,7 @@ struct api_call {
 	const char *accept;           /* NULL: JSON */
 	const char *idempotency_key;  /* Idempotency-Key, or NULL */
 	const char *content_type;     /* of a raw body */
+	const char *prefer;           /* Prefer, or NULL */
 	const char *upgrade, *ws_key; /* switch to this protocol, or NULL */
 	uint64_t body_length;         /* of a raw body: bytes or HTTP_CLIENT_CHUNKED */
 };
@@ -67,6 +68,9 @@ typedef int api_find_fn(struct api *a, const char *word, struct id *ret, struct 
 api_find_fn api_find_sandbox, api_find_any_sandbox, api_find_image;
 /* By name or id; a key by its prefix or id. */
 api_find_fn api_find_template, api_find_tenant, api_find_key;
+/* A kernel of the sandbox, by name or id. */
+[[nodiscard]] int api_find_kernel(struct api *a, const struct id *sandbox, const char *word,
+				  struct id *ret, struct cay_err *err);
 
 /* Call each() with the struct of every row of every page, until it returns something
  * other than 0, which is returned.  which: the operation's query, NULL for all rows; its

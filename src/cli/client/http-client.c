@@ -68,7 +68,7 @@ int http_client_open(struct http_client *h, struct dial *to, uint64_t deadline_n
 		.fd = cay_take_fd(&fd),
 		.tls = tls,
 		.out = BUF_INIT(KIB(128)),
-		.body = BUF_INIT(MIB(8)),
+		.body = BUF_INIT(MIB(72)),
 	};
 	return 0;
 }

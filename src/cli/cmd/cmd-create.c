@@ -18,7 +18,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[28] = {
+const struct opt opts_create[30] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -65,6 +65,10 @@ const struct opt opts_create[28] = {
 	{ "service", 0, OPT_PAIRS, offsetof(struct sandbox_create_args, services),
 	  .arg = "NAME=COMMAND",
 	  .help = "Shell command to keep running, started before create returns; may be repeated" },
+	{ "warm-python", 0, OPT_TEXT, offsetof(struct sandbox_create_args, warm_python),
+	  .arg = "MODULES",
+	  .help = "Keep python with these modules loaded, e.g. numpy,pandas, to fork kernels "
+		  "from" },
 	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
 	  .help = "Port of its application, by default 9000; 'cay preview' shows it" },
 	{ "egress", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.presets),
@@ -72,6 +76,10 @@ const struct opt opts_create[28] = {
 	{ "allow", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.allow),
 	  .arg = "NAME[:PORTS]",
 	  .help = "Let it connect to this name, on port 443 without PORTS; may be repeated" },
+	{ "ask", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.ask),
+	  .arg = "NAME[:PORTS]",
+	  .help = "Let connections to this name wait for an answer, see 'cay ask watch'; may be "
+		  "repeated" },
 	{ "deny", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.deny),
 	  .arg = "NAME[:PORTS]",
 	  .help = "Deny this name, before anything is allowed; may be repeated" },
@@ -159,6 +167,8 @@ void create_request_mark_given(struct sandbox_create *request)
 		cmd_create_unset_field(request, "packages");
 	if (!request->services.n) /* an empty list would replace the template's */
 		cmd_create_unset_field(request, "services");
+	if (!request->kernels.n)
+		cmd_create_unset_field(request, "kernels");
 }
 
 int create_request_set_image(struct sandbox_create *request, const struct opt_words *w,
@@ -181,14 +191,14 @@ static bool cmd_create_key_is_valid(const char *key)
 	return n > 0 && n <= KEY_MAX;
 }
 
-#define WRITABLE_MAX 16
+#define LIST_MAX 64 /* cayd allows fewer, and refuses more */
 
-static int cmd_create_split_paths(const char *paths, struct arena *arena, struct field_texts *ret)
+static int cmd_create_split_list(const char *list, struct arena *arena, struct field_texts *ret)
 {
-	struct slice rest = slice_of(paths);
+	struct slice rest = slice_of(list);
 
-	ret->v = arena_alloc(arena, WRITABLE_MAX, sizeof(*ret->v));
-	while (ret->v && rest.p && rest.n && ret->n < WRITABLE_MAX) {
+	ret->v = arena_alloc(arena, LIST_MAX, sizeof(*ret->v));
+	while (ret->v && rest.p && rest.n && ret->n < LIST_MAX) {
 		struct slice one = slice_cut(&rest, ',');
 
 		ret->v[ret->n] = arena_strndup(arena, one.p, one.n);
@@ -220,6 +230,21 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 	return v ? 0 : cay_no_memory(err);
 }
 
+static int cmd_create_fill_kernels(struct cli *c, const char *modules,
+				   struct sandbox_create *request, struct cay_err *err)
+{
+	struct warm_kernel *v;
+
+	if (!modules)
+		return 0;
+	v = arena_alloc(&c->arena, 1, sizeof(*v));
+	if (!v || cmd_create_split_list(modules, &c->arena, &v->modules) < 0)
+		return cay_no_memory(err);
+	v->has_modules = v->modules.n > 0;
+	request->kernels = (struct field_list){ v, 1 };
+	return 0;
+}
+
 static int cmd_create_check_key(const char *key, struct cay_err *err)
 {
 	if (!key || cmd_create_key_is_valid(key))
@@ -236,7 +261,10 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 
 	if (r >= 0)
 		r = cmd_create_fill_services(c, &a->services, request, err);
-	request->has_egress = a->egress.presets.n || a->egress.allow.n || a->egress.deny.n;
+	if (r >= 0)
+		r = cmd_create_fill_kernels(c, a->warm_python, request, err);
+	request->has_egress =
+		a->egress.presets.n || a->egress.allow.n || a->egress.ask.n || a->egress.deny.n;
 	if (r >= 0 && request->has_egress)
 		r = egress_options_apply(c, &a->egress, &request->egress, err);
 	request->has_registry_auth = a->registry_auth;
@@ -248,7 +276,7 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_app_port = request->app_port > 0;
 	request->has_writable = a->writable;
 	if (r >= 0 && a->writable &&
-	    cmd_create_split_paths(a->writable, &c->arena, &request->writable) < 0)
+	    cmd_create_split_list(a->writable, &c->arena, &request->writable) < 0)
 		r = cay_no_memory(err);
 	create_request_mark_given(request);
 	return r;

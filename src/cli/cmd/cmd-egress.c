@@ -49,14 +49,16 @@ int egress_options_apply(struct cli *c, const struct egress_options *o, struct e
 	*ret = (struct egress_spec){ .presets = o->presets,
 				     .has_presets = o->presets.n > 0,
 				     .otherwise = EGRESS_SPEC_DENY };
-	ret->rules.v =
-		arena_alloc(&c->arena, o->deny.n + o->allow.n + 1, sizeof(struct egress_rule_spec));
+	ret->rules.v = arena_alloc(&c->arena, o->deny.n + o->allow.n + o->ask.n + 1,
+				   sizeof(struct egress_rule_spec));
 	if (!ret->rules.v)
 		return cay_no_memory(err);
 	r = egress_words_read(c, o->deny.v, o->deny.n, EGRESS_SPEC_DENY, &ret->rules, err);
+	if (r >= 0)
+		r = egress_words_read(c, o->allow.v, o->allow.n, EGRESS_SPEC_ALLOW, &ret->rules,
+				      err);
 	return r < 0 ? r
-		     : egress_words_read(c, o->allow.v, o->allow.n, EGRESS_SPEC_ALLOW, &ret->rules,
-					 err);
+		     : egress_words_read(c, o->ask.v, o->ask.n, EGRESS_SPEC_ASK, &ret->rules, err);
 }
 
 /* A name has a dot or a star, a preset has neither. */
@@ -97,7 +99,9 @@ int egress_words_write(const struct egress_spec *spec, struct buf *ret)
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < spec->rules.n; i++) {
-		r = buf_puts(ret, rules[i].action == EGRESS_SPEC_DENY ? "not " : "");
+		r = buf_puts(ret, rules[i].action == EGRESS_SPEC_DENY  ? "not "
+				  : rules[i].action == EGRESS_SPEC_ASK ? "ask "
+								       : "");
 		if (r >= 0)
 			r = egress_rule_write_target(&rules[i], ret);
 		if (r >= 0)
@@ -120,6 +124,13 @@ static void egress_add_rule(struct print_table *t, const struct egress_rule_spec
 			     "%s", r < 0 ? rule->to : buf_str(&text));
 }
 
+static void egress_add_answer(struct print_table *t, const struct egress_remembered *a)
+{
+	print_table_add_pair(t, "answered", "%s %s:%llu",
+			     field_choice_name(&egress_remembered_table, "verdict", a->verdict),
+			     a->to, (unsigned long long)a->port);
+}
+
 static int cmd_egress_print(const void *reply, struct cay_err *err)
 {
 	const struct egress_info *e = reply;
@@ -135,6 +146,8 @@ static int cmd_egress_print(const void *reply, struct cay_err *err)
 		print_table_add_pair(&t, "preset", "%s", e->policy.presets.v[i]);
 	print_table_add_pair(&t, "default", "%s",
 			     field_choice_name(&egress_spec_table, "default", e->policy.otherwise));
+	for (size_t i = 0; i < e->answers.n; i++)
+		egress_add_answer(&t, &((const struct egress_remembered *)e->answers.v)[i]);
 	return print_table_stdout(&t, err);
 }
 
@@ -157,6 +170,9 @@ static const struct opt set_rows[] = {
 	  .help = "Allow what this preset allows; may be repeated" },
 	{ "allow", 0, OPT_TEXTS, AT(allow), .arg = "NAME[:PORTS]",
 	  .help = "Allow this name, *.NAME, or network; may be repeated" },
+	{ "ask", 0, OPT_TEXTS, AT(ask), .arg = "NAME[:PORTS]",
+	  .help = "Let connections to it wait for an answer, after all that is allowed; may be "
+		  "repeated" },
 	{ "deny", 0, OPT_TEXTS, AT(deny), .arg = "NAME[:PORTS]",
 	  .help = "Deny it, before anything is allowed; may be repeated" },
 };
@@ -172,7 +188,8 @@ static int cmd_egress_set_prepare(struct cli *c, void *args, const struct opt_wo
 
 const struct cmd cmd_egress_set = {
 	CMD_USAGE("egress set",
-		  "[--preset NAME]... [--allow NAME[:PORTS]]... [--deny NAME[:PORTS]]... SANDBOX"),
+		  "[--preset NAME]... [--allow NAME[:PORTS]]... [--ask NAME[:PORTS]]... "
+		  "[--deny NAME[:PORTS]]... SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(egress_set_args, OPTS(set_rows, 0)),
 	.help = "Replace the egress policy of a sandbox and print it",
@@ -182,40 +199,33 @@ const struct cmd cmd_egress_set = {
 	.print = cmd_egress_print,
 };
 
-/* The new rules come before those there are, unless the policy changes meanwhile. */
-static int cmd_egress_add(struct cli *c, const struct opt_words *w, unsigned action,
-			  struct cay_err *err)
+static int cmd_egress_change(struct cli *c, const char *sandbox, const struct egress_patch *request,
+			     struct cay_err *err)
 {
-	struct api_call call = { .op = OP_EGRESS_GET };
-	struct egress_put_query query = { .has_generation = true };
-	struct egress_info now = {}, changed = {};
-	struct egress_spec request;
-	struct egress_rule_spec *rules;
-	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	struct api_call call = { .op = OP_EGRESS_PATCH, .request = request };
+	struct egress_info changed = {};
+	int r = api_find_sandbox(&c->api, sandbox, &call.ids[0], err);
 
 	if (r >= 0)
-		r = api_call(&c->api, &call, &now, err);
-	if (r < 0)
-		return r;
-	request = now.policy;
-	rules = arena_alloc(&c->arena, now.policy.rules.n + w->n_operands, sizeof(*rules));
-	if (!rules)
-		return cay_no_memory(err);
-	request.rules = (struct field_list){ .v = rules };
-	r = egress_words_read(c, w->operands + 1, w->n_operands - 1, action, &request.rules, err);
-	if (r < 0)
-		return r;
-	memcpy(rules + request.rules.n, now.policy.rules.v, now.policy.rules.n * sizeof(*rules));
-	request.rules.n += now.policy.rules.n;
-	query.if_generation = now.generation;
-	call.op = OP_EGRESS_PUT;
-	call.request = &request;
-	call.query = &query;
-	r = api_call(&c->api, &call, &changed, err);
+		r = api_call(&c->api, &call, &changed, err);
 	if (r < 0)
 		return r;
 	return c->global.json ? print_json(&egress_info_table, &changed, err)
 			      : cmd_egress_print(&changed, err);
+}
+
+/* The new rules come before those there are. */
+static int cmd_egress_add(struct cli *c, const struct opt_words *w, unsigned action,
+			  struct cay_err *err)
+{
+	struct egress_patch request = {};
+	int r;
+
+	request.rules.v = arena_alloc(&c->arena, w->n_operands, sizeof(struct egress_rule_spec));
+	if (!request.rules.v)
+		return cay_no_memory(err);
+	r = egress_words_read(c, w->operands + 1, w->n_operands - 1, action, &request.rules, err);
+	return r < 0 ? r : cmd_egress_change(c, w->operands[0], &request, err);
 }
 
 static int cmd_egress_allow_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
@@ -244,9 +254,29 @@ const struct cmd cmd_egress_deny = {
 	.run = cmd_egress_deny_run,
 };
 
+static int cmd_egress_forget_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	const struct egress_patch request = { .remove = { w->operands + 1, w->n_operands - 1 },
+					      .has_remove = true };
+
+	return cmd_egress_change(c, w->operands[0], &request, err);
+}
+
+const struct cmd cmd_egress_forget = {
+	CMD_USAGE("egress forget", "[--json] SANDBOX NAME..."),
+	CMD_OPERANDS(2, SIZE_MAX, OPERAND_SANDBOX, OPERAND_FREE),
+	.help = "Remove the rules for names from the egress policy of a sandbox",
+	.more = "NAME is the target of a rule, such as '*.example.com'. Rules of presets stay.",
+	.run = cmd_egress_forget_run,
+};
+
 static const struct opt check_rows[] = {
 	{ "port", 'p', OPT_U64, offsetof(struct egress_check, port), .min = 1, .max = 65535,
 	  .arg = "N", .help = "Port; 443 without it" },
+	{ "method", 0, OPT_TEXT, offsetof(struct egress_check, method), .arg = "METHOD",
+	  .help = "With --path, the method of the request; GET without it" },
+	{ "path", 0, OPT_TEXT, offsetof(struct egress_check, path), .arg = "PATH",
+	  .help = "Judge a request for this path instead of a connection" },
 };
 
 static void egress_check_init(void *args)
@@ -261,11 +291,14 @@ static int cmd_egress_check_print(const void *reply, struct cay_err *err)
 
 	print_table_add_pair(&t, field_choice_name(&egress_checked_table, "verdict", v->verdict),
 			     "%s", v->reason);
+	if (v->mirror)
+		print_table_add_pair(&t, "mirror", "%s", v->mirror);
 	return print_table_stdout(&t, err);
 }
 
 const struct cmd cmd_egress_check = {
-	CMD_USAGE("egress check", "[--port N] [--json] SANDBOX NAME"),
+	CMD_USAGE("egress check",
+		  "[--port N] [--path PATH [--method METHOD]] [--json] SANDBOX NAME"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
 	CMD_OPTIONS(egress_check, OPTS(check_rows, 0)),
 	.init_args = egress_check_init,
@@ -344,13 +377,15 @@ static int cmd_egress_presets_print(const void *reply, struct cay_err *err)
 }
 
 struct egress_presets_args {
-	bool discover;
+	bool discover, read_only;
 	const char *root;
 };
 
 static const struct opt presets_rows[] = {
 	{ "discover", 0, OPT_FLAG, offsetof(struct egress_presets_args, discover),
 	  .help = "Print a preset of the hosts that the package clients of this machine use" },
+	{ "read-only", 0, OPT_FLAG, offsetof(struct egress_presets_args, read_only),
+	  .help = "With --discover, allow requests with GET and HEAD only" },
 	{ "root", 0, OPT_TEXT, offsetof(struct egress_presets_args, root), .arg = "DIR",
 	  .help = "With --discover, of the system in DIR, such as the files of an image" },
 };
@@ -364,11 +399,11 @@ static int cmd_egress_presets_run(struct cli *c, const struct opt_words *, struc
 	int r;
 
 	if (a->discover) {
-		r = package_preset_write(a->root, &text, err);
+		r = package_preset_write(a->root, a->read_only, &text, err);
 		return r < 0 ? r : print_stdout(&text, err);
 	}
-	if (a->root)
-		return cay_fail(err, CAY_E_INVALID, "--root needs --discover");
+	if (a->root || a->read_only)
+		return cay_fail(err, CAY_E_INVALID, "--root and --read-only need --discover");
 	r = api_call(&c->api, &call, &list, err);
 	if (r < 0)
 		return r;
@@ -377,7 +412,7 @@ static int cmd_egress_presets_run(struct cli *c, const struct opt_words *, struc
 }
 
 const struct cmd cmd_egress_presets = {
-	CMD_USAGE("egress presets", "[--json] [--discover [--root DIR]]"),
+	CMD_USAGE("egress presets", "[--json] [--discover [--read-only] [--root DIR]]"),
 	CMD_OPTIONS(egress_presets_args, OPTS(presets_rows, 0)),
 	.help = "List the presets for egress policies; --json has their rules",
 	.more = "With --discover, read the configuration of apt, pip, uv, npm, cargo, go and "

@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "cli/print/print.h"
 #include "egress/package-hosts.h"
+#include "egress/policy.h"
 
 #define HOSTS_MAX 256 /* rules of a preset */
 #define FILES_MAX 256 /* of a directory */
@@ -103,6 +104,7 @@ struct package_finder {
 	const char *from;                  /* its path, or the name of the variable */
 	bool named;                        /* it has been written */
 	bool configured;                   /* the client names a host */
+	bool read_only;                    /* write rules for GET and HEAD */
 };
 
 static const char *finder_get_variable(const struct package_finder *f, const char *name)
@@ -134,6 +136,21 @@ static bool finder_has_host(const struct package_finder *f, const struct package
 	return false;
 }
 
+/* Requests are read for names, on two ports. */
+static int finder_write_rule(const struct package_finder *f, const struct package_host *h)
+{
+	struct egress_target to;
+	const bool can_be_read = (h->port == 80 || h->port == 443) &&
+				 egress_target_parse(slice_of(h->host), &to, NULL) >= 0 &&
+				 to.kind == EGRESS_TO_NAME;
+
+	if (!f->read_only)
+		return buf_printf(f->out, "allow %s %u\n", h->host, h->port);
+	return can_be_read ? buf_printf(f->out, "allow %s %u methods=GET,HEAD\n", h->host, h->port)
+			   : buf_printf(f->out, "# not %s %u: its requests cannot be read\n",
+					h->host, h->port);
+}
+
 static int on_package_host(void *arg, const struct package_host *h)
 {
 	struct package_finder *f = arg;
@@ -151,7 +168,7 @@ static int on_package_host(void *arg, const struct package_host *h)
 		r = finder_comment(f, 0, "");
 	f->named = true;
 	if (r >= 0)
-		r = buf_printf(f->out, "allow %s %u\n", h->host, h->port);
+		r = finder_write_rule(f, h);
 	return r;
 }
 
@@ -260,18 +277,25 @@ static int finder_read_client(struct package_finder *f, unsigned client)
 	return r;
 }
 
-int package_preset_write(const char *root, struct buf *ret, struct cay_err *err)
+int package_preset_write(const char *root, bool read_only, struct buf *ret, struct cay_err *err)
 {
 	auto_close int fd = open(root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct package_finder f = { .out = ret, .root = fd, .other = root != NULL };
+	struct package_finder f = {
+		.out = ret, .root = fd, .other = root != NULL, .read_only = read_only
+	};
 	int r = 0;
 
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", root ? root : "/");
-	r = buf_puts(ret, "# Hosts that package clients are configured with\n"
-			  "#\n"
-			  "# Written by 'cay egress presets --discover'. A registry may serve its "
-			  "files from another host: add it.\n");
+	r = buf_puts(ret, read_only ? "# Hosts that package clients are configured with, to read "
+				      "from\n"
+				    : "# Hosts that package clients are configured with\n");
+	if (r >= 0)
+		r = buf_puts(
+			ret,
+			"#\n"
+			"# Written by 'cay egress presets --discover'. A registry may serve its "
+			"files from another host: add it.\n");
 	for (unsigned i = 0; r >= 0 && i < CLIENT_NUM; i++)
 		r = finder_read_client(&f, i);
 	if (r == -E2BIG)

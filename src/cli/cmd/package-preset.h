@@ -13,6 +13,7 @@
 #define PACKAGE_PRESET_MAX KIB(256)
 
 /* Append the file of the preset.  root: the directory with the system to look at, without the
- * variables of this process; NULL: this one. */
-[[nodiscard]] int package_preset_write(const char *root, struct buf *ret, struct cay_err *err);
+ * variables of this process; NULL: this one.  read_only: for GET and HEAD alone. */
+[[nodiscard]] int package_preset_write(const char *root, bool read_only, struct buf *ret,
+				       struct cay_err *err);
 #endif

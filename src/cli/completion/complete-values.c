@@ -113,6 +113,27 @@ static int complete_add_services(struct cli *cli, struct complete_names *to, str
 	return r;
 }
 
+static int complete_add_kernels(struct cli *cli, struct complete_names *to, struct cay_err *err)
+{
+	struct api_call call = { .op = OP_KERNEL_LIST };
+	struct kernel_list all = {};
+	const struct kernel_info *rows;
+	int r = to->what->sandbox
+			? api_find_sandbox(&cli->api, to->what->sandbox, &call.ids[0], err)
+			: -ENOENT;
+
+	if (r >= 0)
+		r = api_call(&cli->api, &call, &all, err);
+	rows = all.kernels.v;
+	for (size_t i = 0; r == 0 && i < all.kernels.n; i++) {
+		char id[ID_TEXT_LEN + 1];
+
+		id_format(&rows[i].id, id);
+		r = complete_add_name(to, rows[i].name ? rows[i].name : id, "", rows[i].language);
+	}
+	return r;
+}
+
 static int complete_add_contexts(const struct complete *c, struct buf *out)
 {
 	auto_buf names = BUF_INIT(KIB(64));
@@ -149,6 +170,8 @@ int complete_from_server(struct cli *cli, const struct complete *c, struct buf *
 		r = cmd_load_context(cli, context, &cli->api.dial.context, &none);
 	if (r >= 0 && c->operand == OPERAND_SERVICE)
 		r = complete_add_services(cli, &to, &none);
+	else if (r >= 0 && c->operand == OPERAND_KERNEL)
+		r = complete_add_kernels(cli, &to, &none);
 	else if (r >= 0)
 		r = api_list_each(&cli->api, complete_sources[c->operand].op, &live,
 				  complete_sources[c->operand].each, &to, &none);

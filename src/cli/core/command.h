@@ -46,9 +46,9 @@ struct column; /* cli/print/list.h */
 /*
  * A row without a run function calls `op`: prepare() checks the words and completes args and
  * call; the first operand names the object in the path, by operands[0]; a second one that is
- * OPERAND_SERVICE is the name in the path; the args struct, where there is one, is the request
- * or the query.  The reply is printed as `columns`, `print` or `prints` say, or not at all;
- * with --json as it came.
+ * OPERAND_SERVICE or OPERAND_KERNEL names the next in the path; the args struct, where there is
+ * one, is the request or the query.  The reply is printed as `columns`, `print` or `prints` say, or
+ * not at all; with --json as it came.
  */
 struct cmd {
 	const char *name;                        /* one word or two */
@@ -131,7 +131,7 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
 
 /* The options of an egress policy: names of presets, and NAME[:PORTS]. */
 struct egress_options {
-	struct field_texts presets, allow, deny;
+	struct field_texts presets, allow, ask, deny;
 };
 /* Names of presets and NAME[:PORTS] to allow, in any order. */
 [[nodiscard]] int egress_words_apply(struct cli *c, const struct field_texts *words,
@@ -147,10 +147,11 @@ struct sandbox_create_args {
 	const char *idempotency_key; /* or NULL, here and below */
 	const char *writable;        /* paths separated by commas */
 	const char *registry_auth;   /* path of a file */
+	const char *warm_python;     /* modules separated by commas */
 	struct field_map services;
 	struct egress_options egress;
 };
-extern const struct opt opts_create[28];
+extern const struct opt opts_create[30];
 /* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
 void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */

@@ -40,6 +40,7 @@ enum operand {
 	OPERAND_ANY_SANDBOX,          /* found even if it has ended */
 	OPERAND_LOCAL_OR_REMOTE_PATH, /* a local file, or NAME:PATH */
 	OPERAND_SERVICE,              /* of the sandbox before it */
+	OPERAND_KERNEL,               /* of the sandbox before it */
 	OPERAND_GROUP,
 	OPERAND_IMAGE,
 	OPERAND_TEMPLATE,

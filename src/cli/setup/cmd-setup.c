@@ -9,7 +9,7 @@
 
 struct setup_args {
 	bool yes, check;
-	const char *image, *disk;
+	const char *image, *disk, *with, *images;
 };
 
 static const struct opt rows[] = {
@@ -22,6 +22,12 @@ static const struct opt rows[] = {
 	  .help = "Source of the image base, instead of Debian packages: a tar, the directory of "
 		  "an "
 		  "OCI layout, or a registry reference" },
+	{ "with", 0, OPT_TEXT, offsetof(struct setup_args, with), .arg = "NAME,...",
+	  .help = "Also make these images and templates of their names: python, node, r, code" },
+	{ "images", 0, OPT_TEXT, offsetof(struct setup_args, images), .operand = OPERAND_FILE,
+	  .arg = "DIR",
+	  .help = "Take the images of --with from this directory, instead of Debian packages: "
+		  "NAME, an OCI layout, or NAME.tar" },
 	{ "disk", 0, OPT_TEXT, offsetof(struct setup_args, disk), .arg = "SIZE",
 	  .help = "Size of the file system with quotas for paths.state, where it has none: 50Gi; "
 		  "no: leave it" },
@@ -37,6 +43,7 @@ static const struct setup_step setup_steps[] = {
 	{ "daemons", setup_daemons_check, setup_daemons_apply },
 	{ "key", setup_key_check, setup_key_apply },
 	{ "image", setup_image_check, setup_image_apply },
+	{ "images", setup_images_check, setup_images_apply, .wanted = setup_images_wanted },
 	{ "sandbox", setup_sandbox_check, setup_sandbox_apply, .harmless = true },
 };
 
@@ -163,6 +170,8 @@ static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_print
 		struct cay_err why = {};
 		int now = 0, told;
 
+		if (step->wanted && !step->wanted(s))
+			continue;
 		buf_clear(&s->found);
 		if (r >= 0 || s->check)
 			now = cmd_setup_run_step(s, step, &asked, &state, &why);
@@ -231,6 +240,7 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 			   .api = &c->api,
 			   .source = a->image,
 			   .disk = a->disk,
+			   .images = a->images,
 			   .check = a->check,
 			   .found = BUF_INIT(SETUP_FOUND_MAX) };
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
@@ -240,12 +250,18 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 	bool todo = false;
 	int r, said;
 
+	if (a->images && !a->with)
+		return cay_fail(err, CAY_E_INVALID, "setup: --images is for the images of --with");
+	r = setup_images_parse(a->with ? a->with : "", &s.with, err);
+	if (r < 0)
+		return r;
 	t.json = jw_to(&t.json_text);
 	if (t.as_json) {
 		jw_object_begin(&t.json, NULL);
 		jw_array_begin(&t.json, "steps");
 	}
 	r = cmd_setup_run_all_steps(&s, a->yes, &t, &todo, err);
+	setup_build_dir_remove(&s);
 	said = cmd_setup_finish_report(&t, &s, !todo, &told);
 	if (r >= 0 && said < 0)
 		*err = told;
@@ -257,7 +273,8 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 }
 
 const struct cmd cmd_setup = {
-	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--disk SIZE] [--json]"),
+	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--with NAME,...] [--images DIR] "
+			   "[--disk SIZE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.ignores_settings_error = true,
 	.options = options,
@@ -268,7 +285,9 @@ const struct cmd cmd_setup = {
 		"is built from Debian packages, which takes a minute or two and needs mmdebstrap, "
 		"python3 and the network; --image takes it from elsewhere. A machine that cannot "
 		"build it gets a base with its own programs, without python3, node and git, until "
-		"setup is run again. Where paths.state has no quotas, setup moves it into a file "
+		"setup is run again. --with makes further images in the same way, and their "
+		"templates; they hold packages of Python, Node and R. Where paths.state has no "
+		"quotas, setup moves it into a file "
 		"of "
 		"half the free space, or of --disk, that holds a file system with quotas; a btrfs "
 		"has its quotas turned on. A user who runs setup with sudo gets a key and a "

@@ -242,6 +242,29 @@ static void doctor_check_registries(struct doctor_finding *f)
 		finding_set(f, VERDICT_OK, "credentials of %zu registries", list.registries.n);
 }
 
+/* Credentials of the caller's tenant that cay-broker cannot set. */
+static void doctor_check_credentials(struct doctor_finding *f)
+{
+	struct credential_list list = {};
+	const struct credential_info *rows;
+	struct cay_err why = {};
+	const char *closed = NULL;
+	size_t n = 0;
+
+	if (doctor_call(f, OP_CREDENTIAL_LIST, &list, &why) < 0) {
+		finding_set(f, f->row->bad, "not checked: %s", why.msg);
+		return;
+	}
+	rows = list.credentials.v;
+	for (size_t i = 0; i < list.credentials.n; i++)
+		if (!rows[i].ready && n++ == 0)
+			closed = rows[i].name;
+	if (n)
+		finding_set(f, f->row->bad, "%zu credentials are not ready, '%s' first", n, closed);
+	else
+		finding_set(f, VERDICT_OK, "%zu credentials", list.credentials.n);
+}
+
 static void doctor_check_settings(struct doctor_finding *f)
 {
 	if (f->cli->settings_error.code)
@@ -265,6 +288,7 @@ const struct doctor_check doctor_host[] = {
 	{ "pull",    doctor_check_pull, .want = 3, .bad = VERDICT_WARN, .advice = "images cannot be pulled: install skopeo, use Linux 6.2 or later with 'landlock' in lsm=, and start cay-pull" },
 	{ "daemon",  doctor_check_daemon, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf set where it listens" },
 	{ "registries", doctor_check_registries, .bad = VERDICT_WARN, .advice = "put secret/node.key of paths.state back and restart cayd, or run 'cay image login' for each registry; it needs the daemon" },
+	{ "credentials", doctor_check_credentials, .bad = VERDICT_WARN, .advice = "start cay-broker, put broker/broker.key of paths.state back and restart it, or run 'cay credential put' for each; it needs the daemon" },
 	{ "proxy",   doctor_check_proxy, .bad = VERDICT_WARN, .advice = "set edge.trusted to the addresses of the proxy before cay-edge; with edge.plain every client counts as the proxy otherwise" },
 	{ "journal", doctor_check_fsck, .bad = VERDICT_WARN, .advice = "run 'cay fsck' for the differences; it needs the daemon" },
 	{ NULL },

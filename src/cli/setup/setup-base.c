@@ -18,7 +18,7 @@
 #include "cli/setup/setup.h"
 
 #define BUILDER "/usr/share/cay/images/build"
-#define BUILD_TOP "/var/tmp/cay-base-XXXXXX"
+#define BUILD_DIR "/var/tmp/cay-base-XXXXXX"
 #define BUILD_MS 1800000
 
 struct setup_names {
@@ -98,9 +98,10 @@ static void on_setup_build_output(void *arg, const char *p, size_t n)
 	}
 }
 
-static int setup_builder_run(struct setup *s, const char *layout, struct cay_err *err)
+static int setup_builder_run(struct setup *s, const char *name, const char *layout,
+			     struct cay_err *err)
 {
-	const char *const argv[] = { BUILDER, SETUP_IMAGE, layout, NULL };
+	const char *const argv[] = { BUILDER, name, layout, NULL };
 	struct setup_build b = {
 		.progress = progress_start(&clk_system, isatty(STDERR_FILENO), 0),
 		.line = BUF_INIT(128),
@@ -108,39 +109,70 @@ static int setup_builder_run(struct setup *s, const char *layout, struct cay_err
 	struct run_program_output out = { .kept = BUF_INIT(KIB(16)),
 					  .on_output = on_setup_build_output,
 					  .arg = &b };
+	auto_buf what = BUF_INIT(128);
 	int r = run_program_watched(&s->cli->arena, argv, BUILD_MS, &out, err);
 
 	if (b.progress.terminal)
 		progress_draw_word(&b.progress, "");
 	if (r > 0)
-		r = setup_program_fail_last("the build of '" SETUP_IMAGE "'", &out.kept, err);
+		r = buf_printf(&what, "the build of '%s'", name) < 0
+			    ? cay_no_memory(err)
+			    : setup_program_fail_last(buf_str(&what), &out.kept, err);
 	buf_fini(&out.kept);
 	buf_fini(&b.line);
 	return r;
 }
 
-/* Build it and import it; -errno: this machine cannot. */
-static int setup_image_build(struct setup *s, struct cay_err *err)
+void setup_build_dir_remove(struct setup *s)
 {
-	uint64_t began = clk_boot_ns(&clk_system);
-	const char *missing = setup_builder_missing(s);
-	char top[] = BUILD_TOP;
-	const char *const removal[] = { "rm", "-rf", "--", top, NULL };
-	auto_buf layout = BUF_INIT(64), none = BUF_INIT(KIB(1));
-	struct image_info made = {};
+	const char *const argv[] = { "rm", "-rf", "--", s->build_dir, NULL };
+	auto_buf none = BUF_INIT(KIB(1));
 	struct cay_err ignored = {};
+
+	if (s->build_dir[0])
+		(void)!run_program_to_end(&s->cli->arena, argv, NULL, 60000, &none, &ignored);
+	s->build_dir[0] = 0;
+}
+
+static int setup_build_dir_create(struct setup *s, struct cay_err *err)
+{
+	static_assert(sizeof(BUILD_DIR) <= sizeof(s->build_dir));
+
+	if (s->build_dir[0])
+		return 0;
+	memcpy(s->build_dir, BUILD_DIR, sizeof(BUILD_DIR));
+	if (mkdtemp(s->build_dir))
+		return 0;
+	s->build_dir[0] = 0;
+	return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
+}
+
+int setup_image_build(struct setup *s, const char *name, struct image_info *ret,
+		      struct cay_err *err)
+{
+	const char *missing = setup_builder_missing(s);
+	auto_buf layout = BUF_INIT(64);
 	int r;
 
 	if (missing)
 		return cay_fail(err, CAY_E_UNSUPPORTED, "%s is not installed", missing);
-	if (!mkdtemp(top))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
-	r = buf_printf(&layout, "%s/" SETUP_IMAGE, top) < 0 ? cay_no_memory(err) : 0;
+	r = setup_build_dir_create(s, err);
+	if (r >= 0 && buf_printf(&layout, "%s/%s", s->build_dir, name) < 0)
+		r = cay_no_memory(err);
 	if (r >= 0)
-		r = setup_builder_run(s, buf_str(&layout), err);
+		r = setup_builder_run(s, name, buf_str(&layout), err);
 	if (r >= 0)
-		r = image_import_send(s->cli, buf_str(&layout), SETUP_IMAGE, &made, err);
-	(void)!run_program_to_end(&s->cli->arena, removal, NULL, 60000, &none, &ignored);
+		r = image_import_send(s->cli, buf_str(&layout), name, ret, err);
+	return r;
+}
+
+/* Build base; -errno: this machine cannot. */
+static int setup_image_build_base(struct setup *s, struct cay_err *err)
+{
+	uint64_t began = clk_boot_ns(&clk_system);
+	struct image_info made = {};
+	int r = setup_image_build(s, SETUP_IMAGE, &made, err);
+
 	return r < 0 ? r
 		     : setup_report(
 			       s, 0, "built '" SETUP_IMAGE "' from Debian packages in %llu s",
@@ -190,7 +222,7 @@ int setup_image_apply(struct setup *s, struct cay_err *err)
 
 	if (s->source)
 		return setup_image_fetch(s, err);
-	if (setup_image_build(s, &why) >= 0)
+	if (setup_image_build_base(s, &why) >= 0)
 		return 0;
 	return setup_image_import_host(s, why.msg, err);
 }

@@ -3,13 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/clock.h"
 #include "base/path.h"
+#include "base/seqpacket.h"
 #include "cli/setup/doctor.h"
 #include "cli/setup/run-program.h"
 #include "cli/setup/setup.h"
@@ -18,7 +16,7 @@
 #define CONF_NAME "cay.conf"
 #define CONF_PATH CONF_DIR "/" CONF_NAME
 #define UP_MS 60000
-#define UNITS_MAX 6
+#define UNITS_MAX 7
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
@@ -82,7 +80,8 @@ static bool setup_user_exists(const char *user)
 }
 
 /* Users of the daemons; NULL: control.user of cay.conf. */
-static const char *const users[] = { NULL, "cay-edge", "cay-mcp", "cay-pull", "cay-egress" };
+static const char *const users[] = { NULL,       "cay-edge",   "cay-mcp",
+				     "cay-pull", "cay-egress", "cay-broker" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
 {
@@ -215,6 +214,7 @@ static size_t setup_units_find(const char **ret, size_t max)
 		{ "cay-keeper.service", "cay-keeper.service" },
 		{ "cay-pull.service", "cay-pull.service" },
 		{ "cay-egress.service", "cay-egress.service" },
+		{ "cay-broker.service", "cay-broker.service" },
 		{ "cayd.service", "cayd.service" },
 		{ "cay-edge@.service", "cay-edge@1.service" },
 		{ "cay-mcp.service", "cay-mcp.service" },
@@ -253,9 +253,13 @@ static int setup_start_commands_list(struct setup *s)
 	static const struct {
 		const char *program, *user, *groups; /* user NULL: cayd's; groups NULL: none */
 	} rows[] = {
-		{ "cay-keeper", "root", NULL },       { "cay-pull", "cay-pull", NULL },
-		{ "cay-egress", "cay-egress", NULL }, { "cayd", NULL, NULL },
-		{ "cay-mcp", "cay-mcp", NULL },       { "cay-edge", "cay-edge", "cay-mcp" },
+		{ "cay-keeper", "root", NULL },
+		{ "cay-pull", "cay-pull", NULL },
+		{ "cay-egress", "cay-egress", NULL },
+		{ "cay-broker", "cay-broker", NULL },
+		{ "cayd", NULL, NULL },
+		{ "cay-mcp", "cay-mcp", NULL },
+		{ "cay-edge", "cay-edge", "cay-mcp" },
 	};
 	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
 	auto_buf place = BUF_INIT(KIB(1));
@@ -316,13 +320,9 @@ static bool setup_systemd_runs(void)
 /* It has sandboxes and the state's directory open, also while cayd is not running. */
 static bool setup_keeper_listens(const struct setup *s)
 {
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/box/keeper.sock",
-			 s->cli->settings.run_dir);
+	auto_close int fd = seqpacket_connect(s->cli->settings.run_dir, "box/keeper.sock");
 
-	return fd >= 0 && n > 0 && n < (int)sizeof(at.sun_path) &&
-	       (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0 || errno == EAGAIN);
+	return fd >= 0 || fd == -EAGAIN;
 }
 
 bool setup_daemons_run_without_systemd(struct setup *s)

@@ -13,7 +13,7 @@
 #define SETUP_IMAGE "base"
 #define SETUP_HOST_IMAGE "host" /* programs of this machine */
 #define SETUP_CONTEXT "here"
-#define SETUP_START_COMMANDS_MAX 7
+#define SETUP_START_COMMANDS_MAX 8
 
 enum setup_state {
 	SETUP_OK,   /* nothing to do */
@@ -29,6 +29,9 @@ struct setup {
 	struct api *api;    /* of cli */
 	const char *source; /* of the image: a path or a reference; NULL: it is built */
 	const char *disk;   /* size of a file system with quotas, "no", or NULL: setup decides */
+	const char *images; /* a directory of images for --with, or NULL: they are built */
+	uint64_t with;      /* a bit for each row of setup-images.c */
+	char build_dir[32]; /* for images to be built in; "": not created */
 	bool check;
 	struct buf found; /* report of this step; not escaped yet */
 	/* commands the user must run where systemd does not start the daemons */
@@ -42,7 +45,8 @@ struct setup_step {
 	const char *name;
 	setup_step_fn *check; /* 1: nothing to do; 0: apply is needed; -errno: it cannot help */
 	setup_step_fn *apply; /* 1: this machine cannot, and the next steps do without */
-	bool harmless;        /* apply leaves no changes: no confirmation */
+	bool (*wanted)(const struct setup *s); /* NULL: always */
+	bool harmless;                         /* apply leaves no changes: no confirmation */
 };
 
 /* Set the report of this step; returns ret. */
@@ -56,7 +60,17 @@ setup_step_fn setup_disk_check, setup_disk_apply;
 setup_step_fn setup_daemons_check, setup_daemons_apply;
 setup_step_fn setup_key_check, setup_key_apply;
 setup_step_fn setup_image_check, setup_image_apply;
+setup_step_fn setup_images_check, setup_images_apply;
 setup_step_fn setup_sandbox_check, setup_sandbox_apply;
+
+/* Names separated by commas; *ret: for struct setup. */
+[[nodiscard]] int setup_images_parse(const char *names, uint64_t *ret, struct cay_err *err);
+bool setup_images_wanted(const struct setup *s);
+/* Build an image from Debian packages and import it; an error if this machine cannot.  What is
+ * built stays for the images above it until the directory is removed. */
+[[nodiscard]] int setup_image_build(struct setup *s, const char *name, struct image_info *ret,
+				    struct cay_err *err);
+void setup_build_dir_remove(struct setup *s);
 
 /* Fail with the first line of a program's output. */
 int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/core/init-cgroup.h"
 
+#include <assert.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -39,6 +41,15 @@ int init_cgroup_ensure(int dirfd, const char *name, int *fd)
 int init_cgroup_join(int fd)
 {
 	return init_cgroup_write_file(fd, "cgroup.procs", "0");
+}
+
+int init_cgroup_move(int fd, pid_t pid)
+{
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%d", (int)pid);
+
+	assert(n > 0 && (size_t)n < sizeof(text));
+	return init_cgroup_write_file(fd, "cgroup.procs", text);
 }
 
 int init_cgroup_kill(int fd)

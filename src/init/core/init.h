@@ -33,8 +33,9 @@ struct exec;
 struct service;
 struct start_scripts;
 struct child_op;
+struct kernel_parent;
 struct child_op_shared;
-struct shell;
+struct session;
 struct spool;
 struct spooler;
 
@@ -74,11 +75,12 @@ struct child_ops {
 	struct child_op_shared *shared; /* CHILD_OPS_MAX, shared with the children */
 };
 
-/* Of shell.c. */
-struct shells {
-	struct shell *first; /* oldest first; includes deleted ones that a client reads */
+/* Of session.h: all shells, or all kernels. */
+struct sessions {
+	struct session *first; /* oldest first; includes deleted ones that a client reads */
 	unsigned n;
-	size_t run_texts; /* bytes of the runs that have not ended */
+	size_t run_texts;    /* bytes of the runs that have not ended */
+	size_t result_bytes; /* of kernels: of all results kept */
 };
 
 struct init {
@@ -100,7 +102,8 @@ struct init {
 	uint8_t start_failure[START_SIZE];
 	struct services services;
 	struct child_ops child_ops;
-	struct shells shells;
+	struct sessions shells, kernels;
+	struct kernel_parent *kernel_parent; /* NULL: no claim asked for one */
 	struct spools spools;
 	uint64_t born_ns;      /* CLOCK_BOOTTIME */
 	struct buf info_cache; /* the last complete Info with versions */

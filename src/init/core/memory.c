@@ -2,6 +2,7 @@
 #include "init/core/memory.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -115,4 +116,24 @@ pid_t proc_last_pid(void)
 	while (rest.p)
 		word = slice_cut(&rest, ' ');
 	return str_parse_u64(word, 1, INT32_MAX, &n) < 0 ? 0 : (pid_t)n;
+}
+
+/* "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ..."; a name may have anything. */
+bool proc_is_ending(pid_t pid)
+{
+	enum { FLAGS = 6, EXITING = 0x4 }; /* PF_EXITING of the kernel */
+	char path[32], text[512];
+	int len = snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	auto_close int fd = len > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	const char *name_end = got > 0 ? memrchr(text, ')', (size_t)got) : NULL;
+	struct slice rest = {}, word = {};
+	uint64_t flags = 0;
+
+	if (!name_end || text + got - name_end < 2)
+		return true;
+	rest = (struct slice){ name_end + 2, (size_t)(text + got - name_end) - 2 };
+	for (int i = 0; i <= FLAGS; i++)
+		word = slice_cut(&rest, ' ');
+	return str_parse_u64(word, 0, UINT32_MAX, &flags) >= 0 && flags & EXITING;
 }

@@ -43,4 +43,6 @@ uint64_t memory_cache_bytes(const struct memory *m);
 
 /* The last pid this pid namespace gave to a process or thread; 0 when unknown. */
 pid_t proc_last_pid(void);
+/* Whether the process is ending, or has ended: the kernel closes its files on the way. */
+bool proc_is_ending(pid_t pid);
 #endif

@@ -301,7 +301,9 @@ static void attach_set_role(struct exec_attach *a, bool writes)
 	if (writes) {
 		input_set_owner(&exec->in, &a->writer);
 		if (attach_owns_input(a)) /* the former owner may have taken it back at once */
-			output_set_awaited_reader(&exec->out[0], &a->readers[0]);
+			output_set_awaited_reader(&exec->out[0], exec->out[0].mode == OUTPUT_BLOCK
+									 ? &a->readers[0]
+									 : NULL);
 	} else if (attach_owns_input(a)) {
 		input_unlock(&a->writer);
 		input_clear_owner(&exec->in, &a->writer);

@@ -28,7 +28,7 @@ struct exec_child_report {
 struct exec_child_plan {
 	const char *const *argv; /* ended by NULL */
 	const char *user, *cwd;
-	const struct field_map *env[3]; /* later ones win; may be NULL */
+	const struct field_map *env[4]; /* later ones win; may be NULL */
 	int stdio[3];
 	int report_fd;
 	int cgroup; /* to move to; negative when the child is in it already or there is none */

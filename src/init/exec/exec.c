@@ -7,13 +7,12 @@
 
 #include "base/path.h"
 #include "init/core/init-cgroup.h"
+#include "init/core/trust.h"
 #include "init/exec/exec-child.h"
 #include "init/exec/meminfo.h"
 #include "init/exec/pty.h"
 #include "init/exec/script-args.h"
 #include "init/exec/spool.h"
-
-#define PIPE_PRESET KIB(64) /* capacity of a new pipe */
 
 static void exec_list_append(struct exec *exec)
 {
@@ -354,7 +353,7 @@ static int exec_fork_child(struct exec *exec, const struct exec_run *req,
 		.cwd = req->cwd ? req->cwd
 		       : c->cwd ? c->cwd
 				: "/",
-		.env = { own ? own->env : NULL, &c->env, &req->env },
+		.env = { trust_env(), own ? own->env : NULL, &c->env, &req->env },
 		.stdio = { p->in[0], log < 0 ? p->out[1] : log,
 			   own && own->separate_stderr ? own->stderr_fd
 			   : log < 0                   ? p->err[1]
@@ -471,25 +470,6 @@ static void exec_undo_prepare(struct exec *exec)
 		free(exec);
 }
 
-/* The pipe becomes as large as the text, up to the 1 MiB that fs.pipe-max-size allows, unless
- * the sandbox has so many pipes that the kernel makes them small. */
-static int exec_write_stdin_text(struct exec *exec, const char *text, struct cay_err *err)
-{
-	size_t n = text ? strlen(text) : 0;
-	int r;
-
-	if (n > PIPE_PRESET)
-		(void)fcntl(exec->in.fd, F_SETPIPE_SZ, (int)n);
-	r = n ? fd_write_all(exec->in.fd, text, n) : 0;
-	if (r < 0)
-		return cay_fail_field(err, CAY_E_LIMIT, "stdin",
-				      "stdin of %zu bytes does not fit in a pipe of this sandbox; "
-				      "set stdin_open and send it with exec.stdin",
-				      n);
-	exec->in.written = n;
-	return 0;
-}
-
 static int exec_start_any(struct init *in, const struct exec_run *req,
 			  const struct exec_internal *own, const struct id *sandbox,
 			  enum exec_output mode, struct exec **ret, struct cay_err *err)
@@ -507,6 +487,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 	exec_set_pty(exec, req);
 	if (own) {
 		exec->internal = !own->visible;
+		exec->awaits_process = own->adopts_process;
 		exec->on_started = own->on_started;
 		exec->on_ended = own->on_ended;
 		exec->cb_arg = own->arg;
@@ -522,8 +503,8 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 	exec->started_alone = exec_is_alone(in);
 	r = exec_prepare(exec, &p, mode, !own || own->output_fd < 0, err);
 	if (r >= 0)
-		r = exec_write_stdin_text(exec, req->stdin_text, err);
-	if (r >= 0)
+		r = input_write_text(&exec->in, req->stdin_text, err);
+	if (r >= 0 && !exec->awaits_process)
 		r = exec_fork_child(exec, req, own, &p, err);
 	if (r < 0) {
 		exec_undo_prepare(exec);
@@ -536,7 +517,9 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 		input_close(&exec->in);
 	output_start(&exec->out[0]);
 	output_start(&exec->out[1]);
-	(void)uv_poll_start(&exec->report, UV_READABLE | UV_DISCONNECT, on_exec_report_ready);
+	if (!exec->awaits_process)
+		(void)uv_poll_start(&exec->report, UV_READABLE | UV_DISCONNECT,
+				    on_exec_report_ready);
 	if (req->timeout_ms)
 		(void)uv_timer_start(&exec->timer, on_exec_timeout, req->timeout_ms, 0);
 	*ret = exec;
@@ -557,43 +540,52 @@ int exec_start_internal(struct init *in, const struct exec_run *req,
 	return exec_start_any(in, req, own, &(struct id){}, OUTPUT_DROP, ret, err);
 }
 
+int exec_adopt_process(struct exec *exec, pid_t pid)
+{
+	siginfo_t child;
+	int r = 0;
+
+	if (!exec->awaits_process || exec->killed)
+		return -ESTALE;
+	for (const struct exec *other = exec->init->newest_exec; other; other = other->prev)
+		if (other->pid == pid)
+			return -EBUSY;
+	if (waitid(P_PID, (id_t)pid, &child, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
+		return -errno;
+	if (exec->cgroup >= 0)
+		r = init_cgroup_move(exec->cgroup, pid);
+	if (r < 0)
+		return r;
+	exec->awaits_process = false;
+	exec->pid = exec->first_pid = pid;
+	exec->state = EXEC_PHASE_RUNNING;
+	exec_report_close(exec);
+	exec_notify_started(exec, NULL);
+	return 0;
+}
+
+static void on_exec_kill_due(uv_timer_t *t)
+{
+	exec_kill(t->data);
+}
+
+void exec_kill_later(struct exec *exec, uint64_t ms)
+{
+	(void)uv_timer_start(&exec->timer, on_exec_kill_due, ms, 0);
+}
+
+static void on_exec_never_adopted(uv_timer_t *t)
+{
+	exec_set_exited(t->data, SIGKILL, &(struct rusage){});
+}
+
 void exec_kill(struct exec *exec)
 {
-	if (exec->pid <= 0)
+	if (exec->pid <= 0 && !exec->awaits_process)
 		return;
 	exec->killed = true;
-	exec_kill_processes(exec);
-}
-
-struct exec *exec_find(struct init *in, const struct id *id)
-{
-	for (struct exec *exec = in->newest_exec; exec; exec = exec->prev)
-		if (id_eq(&exec->id, id) && exec_is_visible(exec))
-			return exec;
-	return NULL;
-}
-
-struct exec *exec_find_by_key(struct init *in, struct slice key)
-{
-	for (struct exec *exec = in->newest_exec; exec; exec = exec->prev)
-		if (exec->key[0] && exec->state != EXEC_PHASE_FAILED &&
-		    slice_eq(slice_of(exec->key), key))
-			return exec;
-	return NULL;
-}
-
-void exec_describe(const struct exec *exec, struct exec_info *ret)
-{
-	*ret = (struct exec_info){
-		.id = exec->id,
-		.state = exec->state == EXEC_PHASE_ENDED ? EXEC_ENDED : EXEC_RUNNING,
-		.started_ns = exec->started_ns,
-		.ended_ns = exec->state == EXEC_PHASE_ENDED ? exec->ended_ns : 0,
-		.stdout_bytes = output_end_offset(&exec->out[0]),
-		.stderr_bytes = output_end_offset(&exec->out[1]),
-		.end = exec->end,
-		.has_end = exec->state == EXEC_PHASE_ENDED,
-		.tty = { exec->cols, exec->rows, exec->term },
-		.has_tty = exec->tty,
-	};
+	if (exec->awaits_process)
+		(void)uv_timer_start(&exec->timer, on_exec_never_adopted, 0, 0);
+	else
+		exec_kill_processes(exec);
 }

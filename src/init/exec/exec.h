@@ -52,6 +52,7 @@ struct exec {
 	int client_signal; /* the last that a client sent, other than SIGKILL; 0 */
 	bool handles_open; /* all its handles are initialised */
 	bool internal;     /* PID 1's own: in no list, freed when it ends */
+	bool awaits_process;
 	struct end end;
 	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
 	struct output out[2];                                      /* stdout, stderr */
@@ -81,6 +82,7 @@ struct exec_internal {
 	size_t n_pass;
 	bool programs_get_them;       /* pass_fds stay open in the program */
 	int (*child_main)(void *arg); /* runs in the child instead of a program, or NULL */
+	bool adopts_process; /* exec_adopt_process() gives it its process; nothing is forked */
 	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
 	void (*on_ended)(struct exec *exec, void *arg);
 	void *arg;
@@ -95,6 +97,11 @@ struct exec_internal {
 [[nodiscard]] int exec_start_internal(struct init *in, const struct exec_run *req,
 				      const struct exec_internal *own, struct exec **ret,
 				      struct cay_err *err);
+/* Its process is this one, which another process of the sandbox forked and left to PID 1, and which
+ * leads a session of its own.  A pid that is no such child of PID 1 is an error. */
+[[nodiscard]] int exec_adopt_process(struct exec *exec, pid_t pid);
+/* Kill all its processes after this time, if its first process has not ended by then. */
+void exec_kill_later(struct exec *exec, uint64_t ms);
 /* Kill all its processes. */
 void exec_kill(struct exec *exec);
 /* An exec that is starting may still fail, and then never existed for clients. */

@@ -2,10 +2,14 @@
 #include "init/exec/input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/path.h"
+
+#define PIPE_PRESET KIB(64) /* capacity of a new pipe */
 
 int input_lock(struct input *in, struct input_writer *w)
 {
@@ -109,4 +113,23 @@ void input_close(struct input *in)
 		return;
 	input_unlock(w);
 	w->on_cut(w);
+}
+
+/* The pipe becomes as large as the text, up to the 1 MiB that fs.pipe-max-size allows, unless
+ * the sandbox has so many pipes that the kernel makes them small. */
+int input_write_text(struct input *in, const char *text, struct cay_err *err)
+{
+	size_t n = text ? strlen(text) : 0;
+	int r;
+
+	if (n > PIPE_PRESET)
+		(void)fcntl(in->fd, F_SETPIPE_SZ, (int)n);
+	r = n ? fd_write_all(in->fd, text, n) : 0;
+	if (r < 0)
+		return cay_fail_field(err, CAY_E_LIMIT, "stdin",
+				      "stdin of %zu bytes does not fit in a pipe of this sandbox; "
+				      "set stdin_open and send it with exec.stdin",
+				      n);
+	in->written = n;
+	return 0;
 }

@@ -12,6 +12,7 @@
  */
 #include <uv.h>
 
+#include "base/err.h"
 #include "base/str.h"
 
 struct input;
@@ -40,6 +41,8 @@ void input_set_owner(struct input *in, struct input_writer *w);
 void input_clear_owner(struct input *in, const struct input_writer *w);
 /* Write as much as fits and cut it off the front of bytes; -EPIPE when it has no reader. */
 [[nodiscard]] int input_write(struct input *in, struct slice *bytes);
+/* Write all of a text, or NULL, to a new pipe, which becomes as large as that needs. */
+[[nodiscard]] int input_write_text(struct input *in, const char *text, struct cay_err *err);
 /* Have on_room called when the pipe has room. */
 [[nodiscard]] int input_wait_room(struct input *in);
 void input_close(struct input *in);

@@ -10,6 +10,7 @@
 #include "wire/frame.h"
 
 #define PIECE KIB(32)
+#define OUTPUT_EVENT_MAX MIB(32) /* the text of one, six bytes a character at worst */
 
 struct output_stream {
 	struct exec *exec;          /* or NULL: */
@@ -26,6 +27,12 @@ struct output_stream {
 	bool full;             /* the connection takes no more now */
 	bool pumping;
 	uint64_t bytes_left; /* still requested */
+
+	/* of a range with events */
+	struct output_event **next_event; /* points to where the next one is, or will be */
+	struct buf event;                 /* its text, while frames of it are left to send */
+	size_t event_sent;
+	uint64_t event_offset; /* bytes of events sent so far, as frames */
 
 	/* form wait: the requested part of the outputs, and the beginning of each */
 	struct run_query output_query;
@@ -60,6 +67,7 @@ static void output_stream_free(struct output_stream *s)
 		s->range->users--;
 	buf_fini(&s->heads[0]);
 	buf_fini(&s->heads[1]);
+	buf_fini(&s->event);
 	free(s);
 }
 
@@ -193,6 +201,22 @@ static uint64_t output_stream_end_offset(const struct output_stream *s, unsigned
 					      : output_end_offset(s->readers[i].output);
 }
 
+/* The next event, or NULL: there is none yet. */
+static const struct output_event *output_stream_next_event(const struct output_stream *s)
+{
+	return s->next_event ? *s->next_event : NULL;
+}
+
+/* How far an output can be sent now: to its end, or to the next event.  A process inside may have
+ * read bytes that were before the event: then the event comes at the end. */
+static uint64_t output_stream_stop_offset(const struct output_stream *s, unsigned i)
+{
+	uint64_t end = output_stream_end_offset(s, i);
+	const struct output_event *e = output_stream_next_event(s);
+
+	return e && (e->at[i] < end || !s->range->finished) ? e->at[i] : end;
+}
+
 enum output_stream_sent { SENT_NOTHING, SENT_SOME, SENT_FAILED };
 
 static enum output_stream_sent output_stream_send_piece(struct output_stream *s, unsigned i)
@@ -204,7 +228,7 @@ static enum output_stream_sent output_stream_send_piece(struct output_stream *s,
 			   .stream = (uint8_t)s->names[i],
 			   .offset = r->pos,
 			   .content = bytes };
-	uint64_t end = output_stream_end_offset(s, i), there = end > r->pos ? end - r->pos : 0;
+	uint64_t stop = output_stream_stop_offset(s, i), there = stop > r->pos ? stop - r->pos : 0;
 	size_t n = s->bytes_left < sizeof(bytes) ? (size_t)s->bytes_left : sizeof(bytes);
 
 	n = n < there ? n : (size_t)there;
@@ -218,8 +242,9 @@ static enum output_stream_sent output_stream_send_piece(struct output_stream *s,
 		return SENT_SOME;
 	}
 	n = output_read_for_reader(r, r->pos, bytes, n);
-	/* nothing completes a character whose rest is lost */
-	if (!output_lost_bytes(r->output, r->pos + n))
+	/* nothing completes a character whose rest is lost, or comes after an event */
+	if (!output_lost_bytes(r->output, r->pos + n) &&
+	    !(output_stream_next_event(s) && r->pos + n == stop))
 		n = output_stream_whole_bytes(s, bytes, n);
 	if (!n)
 		return r->no_memory ? SENT_FAILED : SENT_NOTHING;
@@ -233,8 +258,68 @@ static enum output_stream_sent output_stream_send_piece(struct output_stream *s,
 	return SENT_SOME;
 }
 
+/* Sent when all bytes before it are, or were lost. */
+static bool output_stream_event_is_due(const struct output_stream *s)
+{
+	const struct output_event *e = output_stream_next_event(s);
+
+	return e && (s->event.len || (s->readers[0].pos >= output_stream_stop_offset(s, 0) &&
+				      s->readers[1].pos >= output_stream_stop_offset(s, 1)));
+}
+
+static int output_stream_write_event(struct output_stream *s, const struct output_event *e)
+{
+	struct jw w = jw_to(&s->event);
+	int r = 0;
+
+	s->event = BUF_INIT(OUTPUT_EVENT_MAX);
+	s->event_sent = 0;
+	if (s->form == STREAM_SSE) {
+		r = buf_puts(&s->event, "event: ");
+		if (r >= 0)
+			r = buf_puts(&s->event, s->range->event_name(e));
+		if (r >= 0)
+			r = buf_puts(&s->event, "\ndata: ");
+	}
+	s->range->event_write(e, &w);
+	if (jw_finish(&w) < 0)
+		return -ENOMEM;
+	return r < 0 ? r : buf_puts(&s->event, s->form == STREAM_SSE ? "\n\n" : "\n");
+}
+
+/* A piece of its text; true: it could be written. */
+static bool output_stream_send_event(struct output_stream *s)
+{
+	const struct output_event *e = *s->next_event;
+	struct frame f = { .type = FRAME_DATA, .stream = FRAME_EVENTS, .offset = s->event_offset };
+	size_t left;
+
+	if (!s->event.len && output_stream_write_event(s, e) < 0)
+		return false;
+	left = s->event.len - s->event_sent;
+	if (s->form == STREAM_SSE) {
+		s->full = request_write_stream(s->rq, s->event.data, s->event.len);
+	} else {
+		f.length = (uint32_t)(left < PIECE ? left : PIECE);
+		f.content = (const uint8_t *)s->event.data + s->event_sent;
+		if (!output_stream_send_frame(s, &f))
+			return false;
+		left -= f.length;
+		s->event_sent += f.length;
+		s->event_offset += f.length;
+	}
+	if (s->form == STREAM_SSE || !left) {
+		buf_fini(&s->event);
+		s->event = (struct buf){};
+		s->next_event = &(*s->next_event)->next;
+	}
+	return true;
+}
+
 static bool output_stream_is_at_end(const struct output_stream *s)
 {
+	if (output_stream_next_event(s))
+		return false;
 	for (unsigned i = 0; i < s->n; i++)
 		if (s->readers[i].pos < output_stream_end_offset(s, i))
 			return false;
@@ -278,6 +363,13 @@ static void output_stream_pump(struct output_stream *s)
 				return;
 			}
 			some |= sent == SENT_SOME;
+		}
+		if (!some && !s->full && output_stream_event_is_due(s)) {
+			some = true;
+			if (!output_stream_send_event(s)) {
+				output_stream_finish(s, false);
+				return;
+			}
 		}
 	}
 	s->pumping = false;
@@ -448,17 +540,20 @@ void output_stream_reply_output(struct exec *exec, struct output *o, struct requ
 	output_stream_pump(s);
 }
 
-void output_stream_reply_shell_run(struct output out[static 2], const uint64_t from[static 2],
-				   struct output_range *bound, struct request *rq,
-				   enum output_stream_form form)
+void output_stream_reply_session_run(struct output out[static 2], const uint64_t from[static 2],
+				     struct output_range *bound, struct request *rq,
+				     enum output_stream_form form)
 {
 	struct output_stream *s = output_stream_new(NULL, rq, form);
 
 	if (!s)
 		return;
 	s->range = bound;
+	s->next_event = &bound->events;
 	bound->users++;
 	request_start_stream(rq, 200, output_stream_media_types[form], REQUEST_LENGTH_UNKNOWN);
 	output_stream_add_both(s, out, from);
+	for (size_t i = 0; i < ARRAY_SIZE(s->readers); i++)
+		output_set_awaited_reader(&out[i], &s->readers[i]);
 	output_stream_pump(s);
 }

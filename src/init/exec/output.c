@@ -85,10 +85,10 @@ static uint64_t output_keep_offset(const struct output *o)
 
 	if (o->mode == OUTPUT_SPOOL)
 		return o->spooled;
-	if (o->mode != OUTPUT_BLOCK || (o->tty && !o->awaited_reader))
-		return o->ring.end;
 	if (o->awaited_reader)
 		return o->awaited_reader->pos < o->ring.end ? o->awaited_reader->pos : o->ring.end;
+	if (o->mode != OUTPUT_BLOCK || o->tty)
+		return o->ring.end;
 	if (!o->readers)
 		return o->furthest_read;
 	for (const struct output_reader *r = o->readers; r; r = r->next)
@@ -107,7 +107,8 @@ static ssize_t output_read_pipe(struct output *o)
 
 	if (!o->complete)
 		room = ring_reserve(&o->ring, output_keep_offset(o),
-				    o->mode != OUTPUT_DROP && !o->finishing, &to);
+				    (o->mode != OUTPUT_DROP || o->awaited_reader) && !o->finishing,
+				    &to);
 	if (!room)
 		return -ENOBUFS;
 	if (o->finishing && !o->complete && room > (size_t)o->tail_left)

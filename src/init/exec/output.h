@@ -11,7 +11,8 @@
  *	       read again
  *
  * A terminal's output never waits for clients that only watch: in block mode it waits for the
- * client that writes (awaited_reader), if there is one.
+ * client that writes (awaited_reader), if there is one.  The output of a session is in drop mode
+ * and waits for the client that streams the current run.
  *
  * In block mode without a reader, output waits from the last byte handed out, so that a reader
  * that lost its connection can return up to half a ring later and misses nothing.
@@ -55,7 +56,7 @@ struct output {
 	bool finishing;         /* the process is dead; tail_left bytes of it are in the pipe */
 	bool complete;          /* all its bytes have been read */
 	bool tty;               /* fd is the master of a terminal */
-	struct output_reader *awaited_reader; /* of a terminal: output waits for it, or NULL */
+	struct output_reader *awaited_reader; /* output waits for it alone, or NULL */
 	int tail_left;
 	struct output_reader *readers;
 	void (*on_complete)(struct output *o);
@@ -90,7 +91,7 @@ void output_remove_reader(struct output_reader *r);
 /* The reader took bytes, or skipped lost ones. */
 void output_reader_advance(struct output_reader *r, uint64_t n);
 void output_notify_readers(struct output *o);
-/* Of a terminal: wait for this reader from now on; NULL: for none. */
+/* Wait for this reader alone from now on; NULL: as the mode says. */
 void output_set_awaited_reader(struct output *o, struct output_reader *r);
 /* All bytes before upto are in the file. */
 void output_set_spooled(struct output *o, uint64_t upto);

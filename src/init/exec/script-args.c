@@ -113,7 +113,7 @@ const char *const *script_args_split(const char *const *argv)
 
 		ret[at + 2 + parts] = strndup(text.p, len);
 		if (!ret[at + 2 + parts])
-			return NULL;
+			return NULL; /* NOLINT(clang-analyzer-unix.Malloc) */
 		text.p += len;
 		text.n -= len;
 	}

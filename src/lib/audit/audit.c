@@ -38,6 +38,8 @@ struct audit {
 	bool dirty; /* the file is longer than that */
 	struct audit_anchor chain;
 	uv_thread_t writer;
+	uv_sem_t started; /* the writer is confined, or not: */
+	int start_failure;
 	/* the loop's */
 	uv_async_t async;
 	size_t pending, reserved;
@@ -50,6 +52,7 @@ struct audit {
 	struct audit_entries queue, completed;
 	struct audit_anchor durable;
 	uint64_t failed;
+	bool urgent; /* do not wait for more records */
 	bool stopping;
 };
 
@@ -249,9 +252,12 @@ static bool audit_writer_next_batch(struct audit *a, struct audit_entries *batch
 	uv_mutex_lock(&a->lock);
 	while (!batch->first && !a->queue.first && !a->stopping)
 		uv_cond_wait(&a->wake, &a->lock);
+	if (!batch->first && a->conf.gather_ns && !a->urgent && !a->stopping)
+		(void)uv_cond_timedwait(&a->wake, &a->lock, a->conf.gather_ns);
 	if (!batch->first) /* else the records that failed or did not fit come first */
 		for (size_t n = 0; n < BATCH_MAX && a->queue.first; n++)
 			audit_entries_append(batch, audit_entries_pop(&a->queue));
+	a->urgent &= a->queue.first != NULL;
 	go_on = batch->first;
 	uv_mutex_unlock(&a->lock);
 	return go_on;
@@ -264,6 +270,10 @@ static void audit_writer_main(void *arg)
 	struct audit_entry *e;
 	bool stop = false;
 
+	a->start_failure = a->conf.confine ? a->conf.confine(a->dirfd) : 0;
+	uv_sem_post(&a->started);
+	if (a->start_failure < 0)
+		return;
 	audit_entries_init(&batch);
 	audit_entries_init(&done);
 	while (!stop && audit_writer_next_batch(a, &batch)) {
@@ -341,6 +351,7 @@ static bool audit_queue_append(struct audit *a, const struct audit_record *rec, 
 			       void *arg)
 {
 	struct audit_entry *e = calloc(1, sizeof(*e));
+	bool wake;
 
 	if (!e)
 		return false;
@@ -352,8 +363,11 @@ static bool audit_queue_append(struct audit *a, const struct audit_record *rec, 
 	a->pending++;
 	uv_ref((uv_handle_t *)&a->async);
 	uv_mutex_lock(&a->lock);
+	a->urgent |= fn || a->pending >= BATCH_MAX;
+	wake = a->urgent || !a->queue.first; /* else the writer knows that there are records */
 	audit_entries_append(&a->queue, e);
-	uv_cond_signal(&a->wake);
+	if (wake)
+		uv_cond_signal(&a->wake);
 	uv_mutex_unlock(&a->lock);
 	return true;
 }
@@ -481,12 +495,21 @@ static void audit_record_torn(struct audit *a, uint64_t torn)
 static int audit_writer_start(struct audit *a)
 {
 	sigset_t all, before;
-	int r;
+	int r = uv_sem_init(&a->started, 0);
 
+	if (r < 0)
+		return r;
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = uv_thread_create(&a->writer, audit_writer_main, a);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r >= 0) {
+		uv_sem_wait(&a->started);
+		r = a->start_failure;
+		if (r < 0)
+			(void)uv_thread_join(&a->writer);
+	}
+	uv_sem_destroy(&a->started);
 	return r;
 }
 

@@ -11,10 +11,11 @@
  * compares the files with it.
  *
  * One writer thread takes all records queued while it was busy, writes them and calls fdatasync
- * once.  The queue is bounded: a caller reserves a place before it starts its operation, and is
- * refused if there is none.  Records that could not be reserved are counted, and the count becomes
- * a record when there is room again.  If the disk fails, records wait in memory and are retried;
- * each waiting request is notified of the failure once.
+ * once.  If no request waits for a record, it may also wait for more of them.  The queue is
+ * bounded: a caller reserves a place before it starts its operation, and is refused if there is
+ * none.  Records that could not be reserved are counted, and the count becomes a record when there
+ * is room again.  If the disk fails, records wait in memory and are retried; each waiting request
+ * is notified of the failure once.
  *
  * Records other than operations: AUDIT_CUT (a crash left half a line, which was never
  * acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count and head are of
@@ -75,6 +76,8 @@ struct audit_conf {
 	uint64_t segment_bytes; /* a file is full */
 	uint64_t keep;          /* how many files, at least 2 */
 	const struct clk *clk;
+	uint64_t gather_ns; /* so long a record without fn may wait for others; 0: it does not */
+	int (*confine)(int dirfd); /* the writer's thread, before it writes; may be NULL */
 };
 
 /* Once: CAY_OK when it is durable, else why not yet; it is tried again. */

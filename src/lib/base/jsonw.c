@@ -44,16 +44,22 @@ static void jw_append_escaped(struct jw *w, unsigned char c)
 		jw_append(w, (const char[]){ '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] }, 6);
 }
 
+/* Most characters, and each costs no call. */
+static bool jw_is_plain(unsigned char c)
+{
+	return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
 static void jw_append_quoted(struct jw *w, struct slice s)
 {
 	size_t plain = 0, i = 0;
 
 	jw_append(w, "\"", 1);
-	while (i < s.n) {
+	while (i < s.n && w->err >= 0) {
 		unsigned char c = (unsigned char)s.p[i];
-		size_t len = utf8_len(s.p + i, s.n - i);
+		size_t len = jw_is_plain(c) ? 1 : utf8_len(s.p + i, s.n - i);
 
-		if (len && c >= 0x20 && c != '"' && c != '\\' && c != 0x7F) {
+		if (jw_is_plain(c) || len > 1) {
 			i += len;
 			continue;
 		}

@@ -3,8 +3,25 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+
+int seqpacket_connect(const char *dir, const char *name)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", dir, name);
+
+	if (fd < 0)
+		return -errno;
+	if (n < 0 || n >= (int)sizeof(at.sun_path))
+		return -ENAMETOOLONG;
+	if (connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+		return -errno;
+	return cay_take_fd(&fd);
+}
 
 int seqpacket_send_fds(int sock, const void *p, size_t n, const int *fds, unsigned n_fds)
 {

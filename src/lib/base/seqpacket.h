@@ -6,6 +6,9 @@
 
 #define SEQPACKET_FDS_MAX 4
 
+/* A socket that does not wait, connected to the one of this name in dir.  -EAGAIN: its queue is
+ * full. */
+[[nodiscard]] int seqpacket_connect(const char *dir, const char *name);
 /* fd < 0: none.  It stays the caller's.  Waits as the socket does, never raises SIGPIPE. */
 [[nodiscard]] int seqpacket_send(int sock, const void *p, size_t n, int fd);
 /* Never waits.  How many bytes, 0 at the end, -EAGAIN when there is nothing, -errno.  *ret_n_fds

@@ -117,7 +117,7 @@ size_t utf8_len(const char *p, size_t n)
 bool utf8_is_valid(const char *p, size_t n)
 {
 	while (n) {
-		size_t len = utf8_len(p, n);
+		size_t len = (unsigned char)*p < 0x80 ? 1 : utf8_len(p, n);
 
 		if (!len)
 			return false;

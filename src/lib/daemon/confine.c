@@ -2,6 +2,7 @@
 #include "daemon/confine.h"
 
 #include <linux/landlock.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -30,27 +31,50 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
 
-/* To see which addresses are this machine's, and to move bytes between sockets. */
-static const int confine_dialling_syscalls[] = { SCMP_SYS(bind), SCMP_SYS(pipe2),
-						 SCMP_SYS(splice) };
+/* To see which addresses are this machine's, to move bytes between sockets, and to give one away.
+ */
+static const int confine_dialling_syscalls[] = { SCMP_SYS(bind), SCMP_SYS(pipe2), SCMP_SYS(splice),
+						 SCMP_SYS(socketpair) };
+
+/* To write and rotate a log; which files, landlock says. */
+static const int confine_log_syscalls[] = { SCMP_SYS(openat2),   SCMP_SYS(unlinkat),
+					    SCMP_SYS(fsync),     SCMP_SYS(fdatasync),
+					    SCMP_SYS(ftruncate), SCMP_SYS(getdents64),
+					    SCMP_SYS(lseek) };
 
 static const int confine_families[] = { AF_UNIX, AF_INET, AF_INET6 };
 
-static int confine_add_syscall_rules(scmp_filter_ctx ctx, size_t n_families)
+struct confine_list {
+	const int *v;
+	size_t n;
+};
+
+static int confine_allow(scmp_filter_ctx ctx, struct confine_list list)
 {
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(confine_allowed_syscalls); i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_allowed_syscalls[i], 0);
+	for (size_t i = 0; r >= 0 && i < list.n; i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, list.v[i], 0);
+	return r;
+}
+
+static int confine_add_syscall_rules(scmp_filter_ctx ctx, size_t n_families,
+				     struct confine_list more)
+{
+	int r = confine_allow(ctx, (struct confine_list){ confine_allowed_syscalls,
+							  ARRAY_SIZE(confine_allowed_syscalls) });
+
+	if (r >= 0)
+		r = confine_allow(ctx, more);
 	for (size_t i = 0; r >= 0 && i < n_families; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
 				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)confine_families[i]));
-	for (size_t i = 0; r >= 0 && n_families > 1 && i < ARRAY_SIZE(confine_dialling_syscalls);
-	     i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_dialling_syscalls[i], 0);
 	if (r >= 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, FIONBIO));
+	if (r >= 0) /* bytes that a peer has not acknowledged */
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, SIOCOUTQ));
 	if (r >= 0) /* abort() */
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
 				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
@@ -100,7 +124,7 @@ static void confine_deny_tcp_connect(void)
 	(void)close((int)fd);
 }
 
-static int confine_load(size_t n_families, struct cay_err *err)
+static int confine_load(size_t n_families, struct confine_list more, struct cay_err *err)
 {
 	scmp_filter_ctx ctx;
 
@@ -110,16 +134,51 @@ static int confine_load(size_t n_families, struct cay_err *err)
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
 		return cay_no_memory(err);
-	return confine_load_filter(ctx, confine_add_syscall_rules(ctx, n_families), err);
+	return confine_load_filter(ctx, confine_add_syscall_rules(ctx, n_families, more), err);
 }
 
 int confine_daemon(struct cay_err *err)
 {
 	confine_deny_tcp_connect();
-	return confine_load(1, err);
+	return confine_load(1, (struct confine_list){}, err);
 }
 
 int confine_dialling_daemon(struct cay_err *err)
 {
-	return confine_load(ARRAY_SIZE(confine_families), err);
+	return confine_load(ARRAY_SIZE(confine_families),
+			    (struct confine_list){ confine_dialling_syscalls,
+						   ARRAY_SIZE(confine_dialling_syscalls) },
+			    err);
+}
+
+/* Files below dirfd and no others (Linux 5.13; older kernels have the filter alone). */
+static int confine_to_directory(int dirfd)
+{
+	const uint64_t in_it = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
+			       LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_FILE |
+			       LANDLOCK_ACCESS_FS_MAKE_REG;
+	struct landlock_ruleset_attr rules = { .handled_access_fs =
+						       (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
+	struct landlock_path_beneath_attr here = { .allowed_access = in_it, .parent_fd = dirfd };
+	auto_close int fd = (int)syscall(SYS_landlock_create_ruleset, &rules,
+					 sizeof(rules.handled_access_fs), 0);
+
+	if (fd < 0)
+		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+	if (syscall(SYS_landlock_add_rule, fd, LANDLOCK_RULE_PATH_BENEATH, &here, 0) < 0 ||
+	    syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+int confine_log_writer(int dirfd)
+{
+	struct cay_err err = {};
+	int r = confine_to_directory(dirfd);
+
+	return r < 0 ? r
+		     : confine_load(0,
+				    (struct confine_list){ confine_log_syscalls,
+							   ARRAY_SIZE(confine_log_syscalls) },
+				    &err);
 }

@@ -16,4 +16,7 @@
 [[nodiscard]] int confine_daemon(struct cay_err *err);
 /* The same for a daemon that also connects to other hosts. */
 [[nodiscard]] int confine_dialling_daemon(struct cay_err *err);
+/* A thread of such a daemon that writes files below a directory.  The filters above are for the
+ * thread that calls them: one that exists already has none. */
+[[nodiscard]] int confine_log_writer(int dirfd);
 #endif

@@ -8,8 +8,9 @@
 /* Names in the file, in the order of the enums.  They are never changed, only added to: on
  * purpose not the names of ops/schemas.c, which belong to the API. */
 static const char *const states[] = {
-	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
-	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
+	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",
+	[SB_SUSPENDED] = "suspended", [SB_STOPPING] = "stopping", [SB_STOPPED] = "stopped",
+	[SB_STARTING] = "starting",   [SB_ENDING] = "ending",     [SB_TERMINATED] = "terminated",
 	[SB_FAILED] = "failed",       [SB_NUM_STATES] = NULL,
 };
 static const char *const reasons[] = {

@@ -5,9 +5,9 @@
  * name-table - the addresses that names have inside one sandbox
  *
  * A name has one address of a network, and keeps it: programs inside remember addresses for as long
- * as they like.  The address follows from the name and a key by a hash, so that it is mostly the
- * same after a restart; of two names with one hash the second gets the next address.  The first and
- * the last address of the network belong to no name.
+ * as they like.  The address follows from the name and a key by a hash; of two names with one hash
+ * the second gets the next address, so the same names in the same order have the same addresses.
+ * The first and the last address of the network belong to no name.
  *
  * Without names it takes no memory.  Bounded: NAME_TABLE_MAX names of NAME_TABLE_BYTES_MAX
  * together.  Pure.

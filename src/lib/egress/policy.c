@@ -1,43 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "egress/policy.h"
+#include "egress/policy-internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#define POLICY_MAGIC UINT32_C(0x31475945) /* "EYG1" */
+#define POLICY_MAGIC UINT32_C(0x32475945) /* "EYG2" */
 #define PORT_BY_DEFAULT 443
+#define PORT_OF_HTTP 80
 
 const char *const egress_layer_names[EGRESS_LAYER_NUM + 1] = {
-	[EGRESS_NODE] = "node",       [EGRESS_TENANT] = "tenant", [EGRESS_TEMPLATE] = "template",
-	[EGRESS_SANDBOX] = "sandbox", [EGRESS_LAYER_NUM] = NULL,
+	[EGRESS_NODE] = "node",       [EGRESS_TENANT] = "tenant",   [EGRESS_TEMPLATE] = "template",
+	[EGRESS_SANDBOX] = "sandbox", [EGRESS_ANSWERS] = "answers", [EGRESS_LAYER_NUM] = NULL,
 };
-
-/* The compiled form; numbers are in the machine's byte order, both programs run on one. */
-struct policy_head {
-	uint32_t magic;
-	uint32_t size; /* of all */
-	uint64_t generation;
-	uint16_t n_layers, n_rules;
-	uint32_t zero;
-};
-static_assert(sizeof(struct policy_head) == 24);
-
-struct policy_layer_row {
-	uint16_t n_rules;
-	uint8_t otherwise;
-	uint8_t zero;
-};
-static_assert(sizeof(struct policy_layer_row) == 4);
-
-struct policy_rule_row {
-	uint8_t action, kind;
-	uint8_t n;       /* length of the name, or of the prefix */
-	uint8_t n_ports; /* at least 1 */
-	uint32_t at;     /* offset of the name in all, or the network */
-	struct egress_ports ports[EGRESS_PORTS_MAX];
-};
-static_assert(sizeof(struct policy_rule_row) == 24);
 
 /* Rules */
 
@@ -104,9 +79,30 @@ int egress_target_parse(struct slice text, struct egress_target *ret, struct cay
 			"network such as 192.0.2.0/24");
 }
 
+int egress_rule_check_terms(const struct egress_rule *rule, struct cay_err *err)
+{
+	const bool has_credential = egress_terms_credential(egress_terms_slice(&rule->terms)).n;
+
+	if (!rule->terms.n)
+		return 0;
+	if (rule->to.kind == EGRESS_TO_NET)
+		return cay_fail_field(err, CAY_E_INVALID, "to",
+				      "requests are read for names only, not for networks");
+	for (size_t i = 0; i < rule->n_ports; i++) {
+		const struct egress_ports p = rule->ports[i];
+
+		if (p.from != p.to ||
+		    (p.from != PORT_BY_DEFAULT && (p.from != PORT_OF_HTTP || has_credential)))
+			return cay_fail_field(err, CAY_E_INVALID, "ports",
+					      "requests are read on the ports 80 and 443, and "
+					      "credentials set on 443 alone");
+	}
+	return 0;
+}
+
 /* Writing */
 
-static int policy_write_rule(const struct egress_rule *rule, uint32_t *name_at, struct buf *out)
+static int policy_write_rule(const struct egress_rule *rule, uint32_t *text_at, struct buf *out)
 {
 	struct policy_rule_row row = { .action = (uint8_t)rule->action,
 				       .kind = (uint8_t)rule->to.kind,
@@ -121,12 +117,15 @@ static int policy_write_rule(const struct egress_rule *rule, uint32_t *name_at, 
 			(struct egress_ports){ PORT_BY_DEFAULT, PORT_BY_DEFAULT };
 	if (target_has_name(row.kind)) {
 		row.n = rule->to.name.n;
-		row.at = *name_at;
-		*name_at += row.n;
+		row.at = *text_at;
+		*text_at += row.n;
 	} else if (row.kind == EGRESS_TO_NET) {
 		row.n = rule->to.prefix;
 		row.at = rule->to.net;
 	}
+	row.n_terms = rule->terms.n;
+	row.terms_at = row.n_terms ? *text_at : 0;
+	*text_at += row.n_terms;
 	return buf_append(out, &row, sizeof(row));
 }
 
@@ -143,16 +142,18 @@ static int policy_write_layers(const struct egress_layer *layers, size_t n, stru
 	return r;
 }
 
-static int policy_write_names(const struct egress_layer *layers, size_t n, struct buf *out)
+static int policy_write_texts(const struct egress_layer *layers, size_t n, struct buf *out)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; r >= 0 && k < layers[i].n_rules; k++) {
-			const struct egress_target *to = &layers[i].rules[k].to;
+			const struct egress_rule *rule = &layers[i].rules[k];
 
-			if (target_has_name(to->kind))
-				r = buf_append(out, to->name.text, to->name.n);
+			if (target_has_name(rule->to.kind))
+				r = buf_append(out, rule->to.name.text, rule->to.name.n);
+			if (r >= 0)
+				r = buf_append(out, rule->terms.bytes, rule->terms.n);
 		}
 	return r;
 }
@@ -164,7 +165,7 @@ int egress_policy_write(const struct egress_layer *layers, size_t n, uint64_t ge
 				    .generation = generation,
 				    .n_layers = (uint16_t)n };
 	size_t begin = ret->len, rules = 0;
-	uint32_t name_at;
+	uint32_t text_at;
 	int r;
 
 	for (size_t i = 0; i < n && n <= EGRESS_LAYERS_MAX; i++)
@@ -172,16 +173,16 @@ int egress_policy_write(const struct egress_layer *layers, size_t n, uint64_t ge
 	if (!n || n > EGRESS_LAYERS_MAX || rules > EGRESS_RULES_MAX)
 		return -E2BIG;
 	head.n_rules = (uint16_t)rules;
-	name_at = (uint32_t)(sizeof(head) + n * sizeof(struct policy_layer_row) +
+	text_at = (uint32_t)(sizeof(head) + n * sizeof(struct policy_layer_row) +
 			     rules * sizeof(struct policy_rule_row));
 	r = buf_append(ret, &head, sizeof(head));
 	if (r >= 0)
 		r = policy_write_layers(layers, n, ret);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; r >= 0 && k < layers[i].n_rules; k++)
-			r = policy_write_rule(&layers[i].rules[k], &name_at, ret);
+			r = policy_write_rule(&layers[i].rules[k], &text_at, ret);
 	if (r >= 0)
-		r = policy_write_names(layers, n, ret);
+		r = policy_write_texts(layers, n, ret);
 	if (r >= 0 && ret->len - begin > EGRESS_POLICY_MAX)
 		r = -E2BIG;
 	if (r < 0)
@@ -193,7 +194,7 @@ int egress_policy_write(const struct egress_layer *layers, size_t n, uint64_t ge
 
 /* Reading */
 
-static struct policy_head policy_head(struct slice policy)
+struct policy_head policy_head(struct slice policy)
 {
 	struct policy_head head;
 
@@ -201,7 +202,7 @@ static struct policy_head policy_head(struct slice policy)
 	return head;
 }
 
-static struct policy_layer_row policy_layer(struct slice policy, size_t i)
+struct policy_layer_row policy_layer(struct slice policy, size_t i)
 {
 	struct policy_layer_row row;
 
@@ -209,7 +210,7 @@ static struct policy_layer_row policy_layer(struct slice policy, size_t i)
 	return row;
 }
 
-static struct policy_rule_row policy_rule(struct slice policy, size_t n_layers, size_t i)
+struct policy_rule_row policy_rule(struct slice policy, size_t n_layers, size_t i)
 {
 	struct policy_rule_row row;
 
@@ -220,12 +221,26 @@ static struct policy_rule_row policy_rule(struct slice policy, size_t n_layers, 
 	return row;
 }
 
+struct slice rule_terms(struct slice policy, const struct policy_rule_row *row)
+{
+	return row->n_terms ? (struct slice){ policy.p + row->terms_at, row->n_terms }
+			    : (struct slice){};
+}
+
+static bool policy_terms_are_valid(struct slice policy, const struct policy_rule_row *row)
+{
+	if (row->zero || !row->n_terms)
+		return !row->zero && !row->terms_at;
+	return row->terms_at <= policy.n && row->n_terms <= policy.n - row->terms_at &&
+	       egress_terms_are_valid(rule_terms(policy, row));
+}
+
 static bool policy_rule_is_valid(struct slice policy, const struct policy_rule_row *row)
 {
 	struct host_name name;
 
-	if (row->action >= EGRESS_ACTION_NUM || row->kind >= EGRESS_TARGET_NUM || !row->n_ports ||
-	    row->n_ports > EGRESS_PORTS_MAX)
+	if (!policy_terms_are_valid(policy, row) || row->action >= EGRESS_ACTION_NUM ||
+	    row->kind >= EGRESS_TARGET_NUM || !row->n_ports || row->n_ports > EGRESS_PORTS_MAX)
 		return false;
 	for (size_t i = 0; i < EGRESS_PORTS_MAX; i++) {
 		struct egress_ports p = row->ports[i];
@@ -250,7 +265,8 @@ int egress_policy_check(struct slice policy)
 	if (policy.n < sizeof(head) || policy.n > EGRESS_POLICY_MAX)
 		return -EBADMSG;
 	head = policy_head(policy);
-	if (head.magic != POLICY_MAGIC || head.size != policy.n || head.zero || !head.n_layers ||
+	if (head.magic != POLICY_MAGIC || head.size != policy.n ||
+	    head.ask_ms > EGRESS_ASK_MS_MAX || !head.n_layers ||
 	    head.n_layers > EGRESS_LAYERS_MAX || head.n_rules > EGRESS_RULES_MAX ||
 	    policy.n - sizeof(head) < head.n_layers * sizeof(struct policy_layer_row) +
 					      head.n_rules * sizeof(struct policy_rule_row))
@@ -278,9 +294,21 @@ uint64_t egress_policy_generation(struct slice policy)
 	return policy_head(policy).generation;
 }
 
-/* Judging: name NULL for an address. */
+void egress_policy_set_ask_ms(char *policy, uint32_t ms)
+{
+	memcpy(policy + offsetof(struct policy_head, ask_ms), &ms, sizeof(ms));
+}
 
-static bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
+uint32_t egress_policy_ask_ms(struct slice policy)
+{
+	const uint32_t ms = policy_head(policy).ask_ms;
+
+	return ms ? ms : EGRESS_ASK_MS;
+}
+
+/* Judging */
+
+bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
 {
 	for (size_t i = 0; i < row->n_ports; i++)
 		if (port >= row->ports[i].from && port <= row->ports[i].to)
@@ -288,8 +316,8 @@ static bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
 	return false;
 }
 
-static bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
-			  const struct host_name *name)
+bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
+		   const struct host_name *name)
 {
 	struct slice text = { policy.p + row->at, row->n };
 
@@ -312,100 +340,160 @@ static bool rule_has_address(const struct policy_rule_row *row, uint32_t address
 	return row->kind == EGRESS_TO_NET && (address & prefix_mask(row->n)) == row->at;
 }
 
-static struct egress_verdict policy_judge(struct slice policy, const struct host_name *name,
-					  uint32_t address, uint16_t port)
+#define NO_RULE_YET (-2)
+
+/* What is judged: name NULL for an address; rq NULL for a connection. */
+struct judged {
+	const struct host_name *name;
+	uint32_t address;
+	uint16_t port;
+	const struct egress_request *rq;
+	struct slice credential;
+};
+
+static bool rule_is_for(struct slice policy, const struct policy_rule_row *row,
+			const struct judged *what)
+{
+	return rule_has_port(row, what->port) &&
+	       (what->name ? rule_has_name(policy, row, what->name)
+			   : rule_has_address(row, what->address));
+}
+
+/* Of a connection: a rule for some requests may decide about them, so those behind it are looked at
+ * as well. */
+static bool rule_decides(struct slice terms, struct egress_verdict *mildest,
+			 struct egress_verdict v)
+{
+	mildest->inspect |= terms.n > 0;
+	if (v.action < mildest->action || mildest->rule == NO_RULE_YET) {
+		v.inspect = mildest->inspect;
+		*mildest = v;
+	}
+	return !egress_terms_select(terms);
+}
+
+static bool rule_decides_request(struct slice terms, struct judged *what,
+				 struct egress_verdict *ret, struct egress_verdict v)
+{
+	const enum egress_match match = egress_terms_match(terms, what->rq);
+	const struct slice credential = egress_terms_credential(terms);
+
+	if (match == EGRESS_NO_MATCH)
+		return false;
+	*ret = v;
+	if (match == EGRESS_UNCLEAR)
+		ret->action = EGRESS_DENY;
+	if (credential.n)
+		what->credential = credential;
+	return true;
+}
+
+static struct egress_verdict layer_judge(struct slice policy, struct policy_layer_row layer,
+					 unsigned number, size_t first, struct judged *what)
+{
+	const size_t n_layers = policy_head(policy).n_layers;
+	struct egress_verdict v = { EGRESS_DENY, number, NO_RULE_YET, false };
+	struct egress_verdict otherwise = { (enum egress_action)layer.otherwise, number, -1,
+					    false };
+	bool decided = false;
+
+	for (size_t k = 0; k < layer.n_rules && !decided; k++) {
+		struct policy_rule_row row = policy_rule(policy, n_layers, first + k);
+		struct slice terms = rule_terms(policy, &row);
+		struct egress_verdict by = { (enum egress_action)row.action, number, (int)k,
+					     false };
+
+		if (rule_is_for(policy, &row, what))
+			decided = what->rq ? rule_decides_request(terms, what, &v, by)
+					   : rule_decides(terms, &v, by);
+	}
+	if (!decided)
+		(void)rule_decides((struct slice){}, &v, otherwise);
+	return v;
+}
+
+static struct egress_verdict policy_judge(struct slice policy, struct judged *what)
 {
 	struct policy_head head = policy_head(policy);
 	struct egress_verdict strictest = { .action = EGRESS_ALLOW };
+	bool inspect = false;
 	size_t first = 0;
 
 	for (unsigned i = 0; i < head.n_layers; i++) {
 		struct policy_layer_row layer = policy_layer(policy, i);
-		struct egress_verdict v = { (enum egress_action)layer.otherwise, i, -1 };
+		struct egress_verdict v = layer_judge(policy, layer, i, first, what);
 
-		for (size_t k = 0; k < layer.n_rules && v.rule < 0; k++) {
-			struct policy_rule_row row = policy_rule(policy, head.n_layers, first + k);
-
-			if (rule_has_port(&row, port) && (name ? rule_has_name(policy, &row, name)
-							       : rule_has_address(&row, address)))
-				v = (struct egress_verdict){ (enum egress_action)row.action, i,
-							     (int)k };
-		}
 		first += layer.n_rules;
-		if (i == 0 || v.action > strictest.action)
+		inspect |= v.inspect;
+		if (i == EGRESS_ANSWERS ? strictest.action == EGRESS_ASK && v.rule >= 0
+					: i == 0 || v.action > strictest.action)
 			strictest = v;
 	}
+	strictest.inspect = inspect;
 	return strictest;
 }
 
 struct egress_verdict egress_judge_name(struct slice policy, const struct host_name *name,
 					uint16_t port)
 {
-	return policy_judge(policy, name, 0, port);
+	return policy_judge(policy, &(struct judged){ .name = name, .port = port });
+}
+
+struct egress_verdict egress_judge_request(struct slice policy, const struct host_name *name,
+					   uint16_t port, const struct egress_request *rq,
+					   struct slice *ret_credential)
+{
+	struct judged what = { .name = name, .port = port, .rq = rq };
+	struct egress_verdict v = policy_judge(policy, &what);
+
+	*ret_credential = what.credential;
+	return v;
 }
 
 struct egress_verdict egress_judge_address(struct slice policy, uint32_t address, uint16_t port)
 {
-	return policy_judge(policy, NULL, address, port);
+	return policy_judge(policy, &(struct judged){ .address = address, .port = port });
 }
 
-/* A bit for each port. */
-struct port_set {
-	uint64_t words[1024];
-};
-
-/* Add the ports of a range that `not` does not have. */
-static void port_set_add(struct port_set *set, struct egress_ports range,
-			 const struct port_set * not)
-{
-	for (unsigned i = range.from / 64; i <= range.to / 64; i++) {
-		uint64_t bits = UINT64_MAX;
-
-		if (i == range.from / 64)
-			bits &= UINT64_MAX << range.from % 64;
-		if (i == range.to / 64)
-			bits &= UINT64_MAX >> (63 - range.to % 64);
-		set->words[i] |= bits & ~not->words[i];
-	}
-}
-
-/* Remove from *ret the ports on which this layer denies the name. */
-static void layer_remove_denied(struct slice policy, struct policy_layer_row layer, size_t first,
-				const struct host_name *name, struct port_set *ret)
+bool egress_policy_inspects(struct slice policy)
 {
 	struct policy_head head = policy_head(policy);
-	struct port_set decided = {}, good = {};
+
+	for (size_t i = 0; i < head.n_rules; i++)
+		if (policy_rule(policy, head.n_layers, i).n_terms)
+			return true;
+	return false;
+}
+
+static bool layer_allows_every_name(struct slice policy, struct policy_layer_row layer,
+				    size_t first, uint16_t port)
+{
+	struct policy_head head = policy_head(policy);
 
 	for (size_t k = 0; k < layer.n_rules; k++) {
 		struct policy_rule_row row = policy_rule(policy, head.n_layers, first + k);
 
-		if (!rule_has_name(policy, &row, name))
+		if (row.kind == EGRESS_TO_NET || !rule_has_port(&row, port))
 			continue;
-		for (size_t i = 0; row.action != EGRESS_DENY && i < row.n_ports; i++)
-			port_set_add(&good, row.ports[i], &decided);
-		for (size_t i = 0; i < row.n_ports; i++)
-			port_set_add(&decided, row.ports[i], &decided);
+		if (row.action != EGRESS_ALLOW || row.n_terms)
+			return false;
+		if (row.kind == EGRESS_TO_NAMES)
+			return true;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(ret->words); i++)
-		ret->words[i] &=
-			good.words[i] | (layer.otherwise == EGRESS_DENY ? 0 : ~decided.words[i]);
+	return layer.otherwise == EGRESS_ALLOW;
 }
 
-bool egress_name_may_connect(struct slice policy, const struct host_name *name)
+bool egress_allows_every_name(struct slice policy, uint16_t port)
 {
 	struct policy_head head = policy_head(policy);
-	struct port_set left = {};
 	size_t first = 0;
-	uint64_t any = 0;
 
-	port_set_add(&left, (struct egress_ports){ 1, UINT16_MAX }, &left);
-	for (unsigned i = 0; i < head.n_layers; i++) {
+	for (unsigned i = 0; i < head.n_layers && i < EGRESS_ANSWERS; i++) {
 		struct policy_layer_row layer = policy_layer(policy, i);
 
-		layer_remove_denied(policy, layer, first, name, &left);
+		if (!layer_allows_every_name(policy, layer, first, port))
+			return false;
 		first += layer.n_rules;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(left.words); i++)
-		any |= left.words[i];
-	return any;
+	return true;
 }

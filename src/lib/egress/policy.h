@@ -4,17 +4,24 @@
 /*
  * policy - where the connections of a sandbox may go
  *
- * A policy has layers: the node's, the tenant's, the template's, the sandbox's, and the answers of
- * people.  In a layer the first rule that matches decides, or the layer's default; of all layers
- * the strictest decides.  So a layer can only narrow what the others allow.
+ * A policy has layers: the node's, the tenant's, the template's and the sandbox's.  In a layer the
+ * first rule that matches decides, or the layer's default; of all layers the strictest decides.  So
+ * a layer can only narrow what the others allow.
  *
- * Compiled, a policy is one piece of memory: a head, rows of layers, rows of rules, and names.
+ * The last layer has the answers that were remembered.  Its rules are looked at only where the
+ * others ask, so an answer never allows what one of them denies.
+ *
+ * A rule may be for some requests of HTTP only, or need each request to be read (request-terms.h).
+ * A connection is judged before its requests: by the mildest verdict that one of them can have.
+ *
+ * Compiled, a policy is one piece of memory: a head, rows of layers, rows of rules, and texts.
  * control writes it (egress_policy_write()), cay-egress checks it once (egress_policy_check()) and
  * judges by it.  Pure.
  */
 #include "base/buf.h"
 #include "base/err.h"
 #include "egress/host-name.h"
+#include "egress/request-terms.h"
 
 #define EGRESS_POLICY_MAX KIB(64)
 #define EGRESS_RULES_MAX 512 /* of all layers */
@@ -27,6 +34,7 @@ enum egress_layer_id {
 	EGRESS_TENANT,   /* egress_max of the tenant */
 	EGRESS_TEMPLATE, /* egress of the template */
 	EGRESS_SANDBOX,  /* egress of the sandbox */
+	EGRESS_ANSWERS,  /* what was answered where the others ask; its default is not looked at */
 	EGRESS_LAYER_NUM
 };
 #define EGRESS_LAYERS_MAX EGRESS_LAYER_NUM
@@ -60,6 +68,7 @@ struct egress_rule {
 	struct egress_target to;
 	struct egress_ports ports[EGRESS_PORTS_MAX];
 	size_t n_ports; /* 0: 443 */
+	struct egress_terms terms;
 };
 
 struct egress_layer {
@@ -72,11 +81,15 @@ struct egress_verdict {
 	enum egress_action action;
 	unsigned layer; /* that decided: the first of the strictest */
 	int rule;       /* of that layer; -1: its default */
+	bool inspect;   /* of a connection: its requests decide, or each is to be read */
 };
 
 /* Of a rule: a name, "*.NAME", "*", or an IPv4 network. */
 [[nodiscard]] int egress_target_parse(struct slice text, struct egress_target *ret,
 				      struct cay_err *err);
+/* A rule with terms is for names, and for ports where requests can be read: 80 and 443; with a
+ * credential for 443 alone.  field is the member to blame. */
+[[nodiscard]] int egress_rule_check_terms(const struct egress_rule *rule, struct cay_err *err);
 /* Append the compiled form.  -E2BIG: it has too many rules or bytes. */
 [[nodiscard]] int egress_policy_write(const struct egress_layer *layers, size_t n,
 				      uint64_t generation, struct buf *ret);
@@ -85,8 +98,23 @@ struct egress_verdict {
 uint64_t egress_policy_generation(struct slice policy);
 struct egress_verdict egress_judge_name(struct slice policy, const struct host_name *name,
 					uint16_t port);
+/* A request of such a connection.  *ret_credential, in the policy, is that of the innermost layer
+ * whose rule names one, or empty. */
+struct egress_verdict egress_judge_request(struct slice policy, const struct host_name *name,
+					   uint16_t port, const struct egress_request *rq,
+					   struct slice *ret_credential);
+/* Whether a connection can exist whose requests are to be read. */
+bool egress_policy_inspects(struct slice policy);
 /* An address that no name led to; in host byte order. */
 struct egress_verdict egress_judge_address(struct slice policy, uint32_t address, uint16_t port);
-/* Whether there is a port on which it is not denied; no name server is asked for any other name. */
-bool egress_name_may_connect(struct slice policy, const struct host_name *name);
+/* Whether no name is denied on this port, so that one that is hidden is not either. */
+bool egress_allows_every_name(struct slice policy, uint16_t port);
+/* The mildest verdict on any port.  EGRESS_ALLOW: name servers may be asked; EGRESS_ASK: not before
+ * an answer; EGRESS_DENY: it does not exist. */
+enum egress_action egress_judge_name_on_any_port(struct slice policy, const struct host_name *name);
+/* How long a connection waits for an answer. */
+#define EGRESS_ASK_MS 30000
+#define EGRESS_ASK_MS_MAX 600000
+void egress_policy_set_ask_ms(char *policy, uint32_t ms); /* 0: EGRESS_ASK_MS */
+uint32_t egress_policy_ask_ms(struct slice policy);
 #endif

@@ -41,12 +41,35 @@ static bool text_is_ascii(const char *text)
 	return true;
 }
 
-static int egress_action_check(unsigned action, const char *field, struct cay_err *err)
+static int egress_term_add(struct egress_rule *rule, enum egress_term_kind kind, const char *text,
+			   const char *field, struct cay_err *err)
 {
-	if (action != EGRESS_SPEC_ASK)
-		return 0;
-	return cay_fail_field(err, CAY_E_INVALID, field,
-			      "'ask' is not supported yet: use 'allow' or 'deny'");
+	struct cay_err why = {};
+
+	if (egress_terms_add(&rule->terms, kind, slice_of(text), &why) < 0)
+		return cay_fail_field(err, CAY_E_INVALID, field, "%s", why.msg);
+	return 0;
+}
+
+static int egress_rule_read_terms(const struct egress_rule_spec *spec, struct egress_rule *ret,
+				  struct cay_err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < spec->methods.n; i++)
+		r = egress_term_add(ret, EGRESS_TERM_METHOD, spec->methods.v[i], "methods", err);
+	for (size_t i = 0; r >= 0 && i < spec->paths.n; i++)
+		r = egress_term_add(ret, EGRESS_TERM_PATH, spec->paths.v[i], "paths", err);
+	if (r >= 0 && spec->credential)
+		r = egress_term_add(ret, EGRESS_TERM_CREDENTIAL, spec->credential, "credential",
+				    err);
+	if (r >= 0 && spec->has_inspect && spec->inspect)
+		r = egress_term_add(ret, EGRESS_TERM_INSPECT, "", "inspect", err);
+	if (r >= 0 && (spec->methods.n || spec->paths.n) && ret->action == EGRESS_ASK)
+		return cay_fail_field(err, CAY_E_INVALID, "action",
+				      "a rule for some methods or paths cannot ask: a connection "
+				      "waits before its first request");
+	return r < 0 ? r : egress_rule_check_terms(ret, err);
 }
 
 static int egress_rule_read(const struct egress_rule_spec *spec, struct egress_rule *ret,
@@ -54,8 +77,6 @@ static int egress_rule_read(const struct egress_rule_spec *spec, struct egress_r
 {
 	struct cay_err why = {};
 
-	if (egress_action_check(spec->action, "action", err) < 0)
-		return -EINVAL;
 	*ret = (struct egress_rule){ .action = (enum egress_action)spec->action };
 	if (!text_is_ascii(spec->to))
 		return cay_fail_field(err, CAY_E_INVALID, "to",
@@ -74,7 +95,7 @@ static int egress_rule_read(const struct egress_rule_spec *spec, struct egress_r
 					      "'%.32s' is not a port or a range of ports",
 					      spec->ports.v[i]);
 	ret->n_ports = spec->ports.n;
-	return 0;
+	return egress_rule_read_terms(spec, ret, err);
 }
 
 static int egress_rule_read_at(const struct egress_spec *spec, size_t i, struct egress_rule *ret,
@@ -111,7 +132,7 @@ int egress_spec_check(const struct egress_spec *spec, const struct egress_preset
 		return cay_fail_field(err, CAY_E_INVALID, "rules",
 				      "there are more than %d rules, with those of presets",
 				      EGRESS_RULES_MAX);
-	return egress_action_check(spec->otherwise, "default", err);
+	return 0;
 }
 
 bool egress_spec_can_allow(const struct egress_spec *spec)
@@ -209,7 +230,16 @@ static int egress_layer_fill(const struct egress_spec *spec, const struct egress
 		}
 	}
 	*ret = (struct egress_layer){ (enum egress_action)spec->otherwise, rules, n };
-	return egress_action_check(spec->otherwise, "default", err);
+	return 0;
+}
+
+/* The innermost policy that says it; 0: none does. */
+static uint32_t egress_layers_ask_ms(const struct egress_spec *const specs[static EGRESS_LAYER_NUM])
+{
+	for (size_t i = EGRESS_SANDBOX + 1; i-- > 0;)
+		if (specs[i] && specs[i]->has_ask)
+			return (uint32_t)specs[i]->ask.timeout_ms;
+	return 0;
 }
 
 static int egress_layers_fill(const struct egress_spec *const specs[static EGRESS_LAYER_NUM],
@@ -236,6 +266,7 @@ int egress_layers_compile(const struct egress_spec *const specs[static EGRESS_LA
 {
 	struct egress_rule *rules = calloc(EGRESS_RULES_MAX, sizeof(*rules));
 	struct egress_layer layers[EGRESS_LAYER_NUM];
+	const size_t begin = ret->len;
 	int r;
 
 	if (!rules)
@@ -243,6 +274,8 @@ int egress_layers_compile(const struct egress_spec *const specs[static EGRESS_LA
 	r = egress_layers_fill(specs, presets, rules, layers, err);
 	if (r >= 0)
 		r = egress_policy_write(layers, EGRESS_LAYER_NUM, generation, ret);
+	if (r >= 0)
+		egress_policy_set_ask_ms(ret->data + begin, egress_layers_ask_ms(specs));
 	free(rules);
 	if (r == -E2BIG || r == -ENOBUFS)
 		return cay_fail_field(err, CAY_E_INVALID, "rules",
@@ -265,6 +298,27 @@ static int egress_target_write(const struct egress_target *to, struct buf *ret)
 	return buf_printf(ret, "%s%s", to->kind == EGRESS_TO_BELOW ? "*." : "", to->name.text);
 }
 
+static int egress_terms_write(const struct egress_terms *terms, struct buf *ret)
+{
+	static const char *const words[EGRESS_TERM_NUM] = { [EGRESS_TERM_METHOD] = " methods=",
+							    [EGRESS_TERM_PATH] = " paths=",
+							    [EGRESS_TERM_CREDENTIAL] =
+								    " credential=",
+							    [EGRESS_TERM_INSPECT] = " inspect" };
+	struct slice left = egress_terms_slice(terms);
+	enum egress_term_kind last = EGRESS_TERM_NUM;
+	struct egress_term t;
+	int r = 0;
+
+	while (r >= 0 && egress_terms_next(&left, &t)) {
+		r = buf_puts(ret, t.kind == last ? "," : words[t.kind]);
+		if (r >= 0)
+			r = buf_append(ret, t.text.p, t.text.n);
+		last = t.kind;
+	}
+	return r;
+}
+
 int egress_rule_write(const struct egress_rule *rule, struct buf *ret)
 {
 	int r = buf_printf(ret, "%s ", action_names[rule->action]);
@@ -279,7 +333,7 @@ int egress_rule_write(const struct egress_rule *rule, struct buf *ret)
 		r = p.from == p.to ? buf_printf(ret, "%s%u", i ? "," : "", p.from)
 				   : buf_printf(ret, "%s%u-%u", i ? "," : "", p.from, p.to);
 	}
-	return r;
+	return r < 0 ? r : egress_terms_write(&rule->terms, ret);
 }
 
 int egress_rule_describe(const struct egress_spec *spec, const struct egress_presets *presets,

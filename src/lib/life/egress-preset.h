@@ -7,9 +7,11 @@
  *	# Public git hosts
  *	allow git.example.com 22,443
  *	allow *.git.example.com
+ *	allow api.example.com methods=GET,HEAD paths=/v1/status
  *
- * A line is empty, a comment, or "allow TARGET [PORTS]"; ports are separated by commas, and 443
- * without them.  Anything else is an error that names the line.  Pure.
+ * A line is empty, a comment, or "allow TARGET [PORTS] [methods=...] [paths=...] [credential=NAME]
+ * [inspect]" in this order; lists are separated by commas, and ports are 443 without them. Anything
+ * else is an error that names the line.  Pure.
  */
 #include "egress/policy.h"
 

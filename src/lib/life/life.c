@@ -8,9 +8,12 @@
 /* Every change of state there is; step() asserts it, a test walks it. */
 static const unsigned life_allowed_states[SB_NUM_STATES] = {
 	[SB_PENDING] = TO(SB_RUNNING) | TO(SB_ENDING),
-	[SB_RUNNING] = TO(SB_PAUSED) | TO(SB_ENDING),
-	[SB_PAUSED] = TO(SB_RUNNING) | TO(SB_ENDING),
+	[SB_RUNNING] = TO(SB_PAUSED) | TO(SB_STOPPING) | TO(SB_ENDING),
+	[SB_PAUSED] = TO(SB_RUNNING) | TO(SB_STOPPING) | TO(SB_ENDING),
 	[SB_SUSPENDED] = TO(SB_ENDING),
+	[SB_STOPPING] = TO(SB_STOPPED) | TO(SB_ENDING),
+	[SB_STOPPED] = TO(SB_STARTING) | TO(SB_ENDING),
+	[SB_STARTING] = TO(SB_RUNNING) | TO(SB_STOPPING) | TO(SB_ENDING),
 	[SB_ENDING] = TO(SB_TERMINATED) | TO(SB_FAILED),
 	[SB_TERMINATED] = 0,
 	[SB_FAILED] = 0,
@@ -77,6 +80,12 @@ bool life_is_warm_and_ready(const struct life *l)
 	       l->started_ns;
 }
 
+/* Whether its deadlines count. */
+static bool life_has_deadlines(const struct life *l)
+{
+	return l->state < SB_ENDING && !life_is_at_rest(l);
+}
+
 static bool life_is_idle(const struct life *l)
 {
 	return l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !l->n_requests;
@@ -86,9 +95,9 @@ uint64_t life_next_deadline(const struct life *l)
 {
 	uint64_t at = l->retry_ns;
 
-	if (l->state < SB_ENDING)
+	if (life_has_deadlines(l))
 		at = life_time_min(at, l->expires_ns);
-	if (l->state < SB_ENDING)
+	if (life_has_deadlines(l))
 		at = life_time_min(at, life_time_add(l->renewed_ns, l->lease_ns));
 	if (life_is_idle(l))
 		at = life_time_min(at, life_time_add(l->active_ns, l->idle_ns));
@@ -120,6 +129,8 @@ static void life_begin_ending(struct life_out *out, unsigned reason, bool failed
 {
 	if (out->next.state >= SB_ENDING)
 		return;
+	if (life_is_at_rest(&out->next)) /* they are no times */
+		out->next.expires_ns = out->next.ceiling_ns = LIFE_NEVER;
 	out->next.reason = (uint8_t)reason;
 	out->next.failed = failed;
 	life_set_state(out, SB_ENDING);
@@ -165,6 +176,71 @@ static void life_on_removed(struct life_out *out, enum life_outcome outcome, uin
 	}
 }
 
+static uint64_t life_time_left(uint64_t at, uint64_t now)
+{
+	return at == LIFE_NEVER ? LIFE_NEVER : at > now ? at - now : 0;
+}
+
+/* Effects under way are waited for: a late outcome must not be taken for one of the next run. */
+static void life_begin_stopping(struct life_out *out, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	if (!life_is_at_rest(l)) {
+		l->expires_ns = life_time_left(l->expires_ns, now);
+		l->ceiling_ns = life_time_left(l->ceiling_ns, now);
+	}
+	l->started_ns = 0; /* its death is ours and no news */
+	l->tries = 0;
+	l->retry_ns = LIFE_NEVER;
+	life_set_state(out, SB_STOPPING);
+	out->sync = true; /* or a crash finds it dead and removes its files */
+	if (l->pending_effect == DO_NOTHING)
+		life_begin_effect(out, DO_STOP);
+}
+
+static void life_on_stopped(struct life_out *out, enum life_outcome outcome, uint64_t now)
+{
+	if (outcome != LIFE_OK) {
+		life_schedule_retry(&out->next, now);
+		return;
+	}
+	out->next.tries = 0;
+	if (out->next.state == SB_STOPPED)
+		return;
+	life_set_state(out, SB_STOPPED);
+	out->sync = true; /* a client that sees it also finds it after a crash */
+}
+
+/* Its time goes on. */
+static void life_run_again(struct life_out *out, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	l->ceiling_ns = life_time_add(now, l->ceiling_ns);
+	l->expires_ns = life_time_min(life_time_add(now, l->expires_ns), l->ceiling_ns);
+	l->active_ns = l->saved_ns = l->renewed_ns = now;
+	life_set_state(out, SB_RUNNING);
+	out->sync = true;
+}
+
+/* An outcome of restore, start or claim; PID 1 may have died during the claim. */
+static void life_on_start_step(struct life_out *out, const struct life_event *ev, uint64_t now)
+{
+	if (ev->outcome != LIFE_OK || (ev->effect == DO_CLAIM && !out->next.started_ns)) {
+		life_begin_stopping(out, now);
+	} else if (ev->effect == DO_RESTORE) {
+		life_begin_effect(out, DO_START);
+	} else if (ev->effect == DO_START) {
+		out->next.started_ns = ev->started_ns;
+		life_begin_effect(out, DO_CLAIM);
+	} else if (ev->effect == DO_CLAIM) {
+		life_run_again(out, now);
+		if (out->next.entry)
+			life_begin_effect(out, DO_ENTRYPOINT);
+	}
+}
+
 /* An outcome of prepare, start or claim. */
 static void life_on_create_step(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
@@ -198,10 +274,8 @@ static void life_on_create_step(struct life_out *out, const struct life_event *e
 
 /* The effect that restores a state, where an effect may or may not have happened. */
 static const enum life_effect life_effect_for_state[SB_NUM_STATES] = {
-	[SB_PENDING] = DO_REMOVE,
-	[SB_RUNNING] = DO_THAW,
-	[SB_PAUSED] = DO_FREEZE,
-	[SB_ENDING] = DO_REMOVE,
+	[SB_PENDING] = DO_REMOVE, [SB_RUNNING] = DO_THAW, [SB_PAUSED] = DO_FREEZE,
+	[SB_STOPPING] = DO_STOP,  [SB_STOPPED] = DO_STOP, [SB_ENDING] = DO_REMOVE,
 };
 
 /* The state is set only after the effect; an effect with unknown outcome is undone by
@@ -242,6 +316,12 @@ static void life_on_effect_done(struct life_out *out, const struct life_event *e
 		life_on_removed(out, ev->outcome, now);
 	else if (l->state == SB_ENDING)
 		life_begin_effect(out, DO_REMOVE);
+	else if (l->state == SB_STOPPING && ev->effect != DO_STOP)
+		life_begin_stopping(out, now);
+	else if (l->state == SB_STOPPING || l->state == SB_STOPPED)
+		life_on_stopped(out, ev->outcome, now);
+	else if (l->state == SB_STARTING)
+		life_on_start_step(out, ev, now);
 	else if (l->state == SB_PENDING)
 		life_on_create_step(out, ev, now);
 	else if (life_is_up(l) && (ev->effect == DO_FREEZE || ev->effect == DO_THAW))
@@ -263,6 +343,32 @@ static void life_begin_freeze_or_thaw(struct life_out *out, enum life_effect eff
 		out->refused = CAY_E_STATE;
 	else
 		life_begin_effect(out, effect);
+}
+
+static void life_stop(struct life_out *out, uint64_t now)
+{
+	if (out->next.state == SB_STOPPING || out->next.state == SB_STOPPED)
+		out->notify = true; /* it is so already */
+	else if (!life_is_up(&out->next))
+		out->refused = CAY_E_STATE;
+	else
+		life_begin_stopping(out, now);
+}
+
+static void life_start(struct life_out *out)
+{
+	const struct life *l = &out->next;
+
+	if (life_is_up(l) || l->state == SB_STARTING) {
+		out->notify = true; /* it is so already */
+	} else if (l->state != SB_STOPPED || l->pending_effect != DO_NOTHING ||
+		   l->retry_ns != LIFE_NEVER) {
+		out->refused = CAY_E_STATE;
+	} else {
+		life_set_state(out, SB_STARTING);
+		out->sync = true; /* or a crash finds processes of one that is stopped */
+		life_begin_effect(out, DO_RESTORE);
+	}
 }
 
 static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
@@ -325,14 +431,17 @@ static void life_on_deadline(struct life_out *out, uint64_t now)
 {
 	struct life *l = &out->next;
 
-	if (l->state < SB_ENDING && now >= l->expires_ns)
+	if (life_has_deadlines(l) && now >= l->expires_ns)
 		life_begin_ending(out, END_TTL, false);
-	else if (l->state < SB_ENDING && now >= life_time_add(l->renewed_ns, l->lease_ns))
+	else if (life_has_deadlines(l) && now >= life_time_add(l->renewed_ns, l->lease_ns))
 		life_begin_ending(out, END_LEASE, false);
 	else if (life_is_idle(l) && now >= life_time_add(l->active_ns, l->idle_ns))
 		life_begin_ending(out, END_IDLE, false);
-	else if (now >= l->retry_ns)
+	else if (now >= l->retry_ns) {
+		/* the write may be what failed */
+		out->journal = out->sync = l->state == SB_STOPPING;
 		life_begin_effect(out, life_effect_for_state[l->state]);
+	}
 }
 
 /* It ran on while cayd was down.  If an effect was done but the state not written, the state
@@ -349,6 +458,26 @@ static void life_adopt_running(struct life_out *out, const struct life_observati
 		life_begin_effect(out, DO_ENTRYPOINT);
 }
 
+/* Its files were synced when it stopped, so another boot does not matter.  Only a start of this
+ * boot goes on, and only if PID 1 has its settings. */
+static void life_on_observed_at_rest(struct life_out *out, const struct life_observation *f,
+				     uint64_t now)
+{
+	struct life *l = &out->next;
+	bool alive = f->same_boot && f->processes && f->started_ns;
+
+	if (!f->exists) {
+		life_begin_ending(out, END_NODE_LOST, true);
+	} else if (l->state == SB_STARTING && alive && f->claimed) {
+		l->started_ns = f->started_ns;
+		life_run_again(out, now);
+	} else if (l->state == SB_STARTING) {
+		life_begin_stopping(out, now);
+	} else if (l->state == SB_STOPPING || f->processes) {
+		life_begin_effect(out, DO_STOP);
+	}
+}
+
 /* After a restart.  Only a sandbox with our generation and the same start of PID 1 is ours. */
 static void life_on_observed(struct life_out *out, const struct life_observation *f, uint64_t now)
 {
@@ -360,6 +489,8 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 		return; /* another event came before PID 1's reply */
 	if (l->state == SB_ENDING)
 		life_begin_effect(out, DO_REMOVE);
+	else if (life_is_at_rest(l))
+		life_on_observed_at_rest(out, f, now);
 	else if (!f->same_boot)
 		life_begin_ending(out, END_NODE_LOST, true);
 	else if (l->state == SB_PENDING && l->warm && alive && f->unclaimed)
@@ -381,16 +512,37 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 static bool life_event_is_request(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
-	       kind == LIFE_RENEW || kind == LIFE_ENTER || kind == LIFE_CLAIM;
+	       kind == LIFE_RENEW || kind == LIFE_ENTER || kind == LIFE_CLAIM ||
+	       kind == LIFE_STOP || kind == LIFE_START;
+}
+
+static bool life_refuses_request(const struct life *l, enum life_kind kind)
+{
+	/* a warm sandbox takes only LIFE_CLAIM; one whose owner is not yet journaled, no request */
+	if (l->state >= SB_ENDING || l->claimed || (l->warm && kind != LIFE_CLAIM))
+		return true;
+	return life_is_at_rest(l) && kind != LIFE_STOP && kind != LIFE_START;
+}
+
+static void life_on_gone(struct life_out *out, const struct life_event *ev)
+{
+	const struct life *l = &out->next;
+
+	if (ev->generation != l->generation || !l->started_ns)
+		return;
+	if (l->claimed || l->state == SB_STARTING)
+		out->next.started_ns = 0; /* the claim's outcome is waited for */
+	else                              /* one that was never there has failed to start */
+		life_begin_ending(
+			out, l->state == SB_PENDING && !l->warm ? END_START_FAILED : ev->reason,
+			true);
 }
 
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
-	/* a warm sandbox takes only LIFE_CLAIM; one whose owner is not yet journaled, no request */
-	if (life_event_is_request(ev->kind) &&
-	    (l->state >= SB_ENDING || l->claimed || (l->warm && ev->kind != LIFE_CLAIM)))
+	if (life_event_is_request(ev->kind) && life_refuses_request(l, ev->kind))
 		out->refused = CAY_E_STATE;
 	if (life_is_finished(l) || out->refused)
 		return;
@@ -408,18 +560,10 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		life_begin_ending(out, ev->reason, false);
 		break;
 	case LIFE_GONE:
-		if (ev->generation != l->generation || !l->started_ns)
-			break;
-		if (l->claimed)
-			out->next.started_ns = 0; /* the claim's outcome is waited for */
-		else /* one that was never there has failed to start, whatever ended it */
-			life_begin_ending(out,
-					  l->state == SB_PENDING && !l->warm ? END_START_FAILED
-									     : ev->reason,
-					  true);
+		life_on_gone(out, ev);
 		break;
 	case LIFE_EXITED:
-		if (l->on_exit == ON_EXIT_END)
+		if (l->on_exit == ON_EXIT_END && !life_is_at_rest(l))
 			life_begin_ending(out, ev->reason, ev->code != 0);
 		break;
 	case LIFE_PAUSE:
@@ -427,6 +571,12 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		break;
 	case LIFE_RESUME:
 		life_begin_freeze_or_thaw(out, DO_THAW, SB_PAUSED);
+		break;
+	case LIFE_STOP:
+		life_stop(out, now);
+		break;
+	case LIFE_START:
+		life_start(out);
 		break;
 	case LIFE_EXTEND:
 		life_extend_ttl(out, ev->until_ns, now);

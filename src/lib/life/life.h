@@ -13,6 +13,10 @@
  *	                                      v
  *	                                   ending --remove--> terminated | failed
  *
+ *	running|paused -> stopping --stop--> stopped -> starting --restore, start, claim--> running
+ *	                      ^                            |
+ *	                      +-------- any failure -------+       each of them also --> ending
+ *
  * The caller guarantees exactly-once behaviour by these rules:
  *
  *	- `next` replaces the sandbox at once; later events see it.
@@ -37,6 +41,12 @@
  * still has it as warm; if its PID 1 was already claimed, it can only lose its owner by being
  * recreated.
  *
+ * A stopped sandbox has its files and no process.  `stopping` is durable before anything is killed,
+ * and `starting` before anything runs, so a crash in between is never taken for the loss of a
+ * running sandbox.  A start has one way back: whatever fails or is cut off leads to `stopping`, and
+ * the files stay.  Its time stands still meanwhile: expires_ns and ceiling_ns are then what is
+ * left, which holds in any boot.
+ *
  * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
  * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
  * through a fault of ours. */
@@ -55,6 +65,8 @@ enum life_effect {
 	DO_FREEZE,     /* keeper */
 	DO_THAW,       /* keeper */
 	DO_REMOVE,     /* keeper: everything of this generation */
+	DO_STOP,       /* keeper: end every process, keep and sync the files */
+	DO_RESTORE,    /* keeper: cgroups for the files that were kept */
 	DO_NUM
 };
 
@@ -64,8 +76,8 @@ struct life {
 	struct id id;
 	uint64_t generation;
 	uint64_t born_ns;
-	uint64_t expires_ns; /* ends then with reason `ttl` */
-	uint64_t ceiling_ns; /* upper bound of expires_ns */
+	uint64_t expires_ns; /* ends then with reason `ttl`; at rest: how long after its start */
+	uint64_t ceiling_ns; /* upper bound of expires_ns, and the same */
 	uint64_t idle_ns;    /* idle timeout: ends with reason `idle`; or LIFE_NEVER */
 	uint64_t active_ns;  /* time of the last request */
 	uint64_t lease_ns;   /* ends with reason `lease` if not renewed for so long; LIFE_NEVER */
@@ -94,6 +106,8 @@ enum life_kind {
 	LIFE_EXITED,   /* the entrypoint has ended: code, reason */
 	LIFE_PAUSE,
 	LIFE_RESUME,
+	LIFE_STOP,
+	LIFE_START,    /* a stopped one */
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_ENTER,    /* a request enters the sandbox */
@@ -161,6 +175,11 @@ uint64_t life_next_deadline(const struct life *l);
 bool life_is_warm_and_ready(const struct life *l);
 /* The state after reading it from the journal: no effect is pending. */
 void life_reset_transient(struct life *l);
+/* Stopped, or on the way there or back: its time stands still. */
+static inline bool life_is_at_rest(const struct life *l)
+{
+	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
+}
 static inline bool life_is_finished(const struct life *l)
 {
 	return l->state == SB_TERMINATED || l->state == SB_FAILED;

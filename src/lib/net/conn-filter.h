@@ -57,7 +57,10 @@ struct conn {
 	bool writing, write_failed, finishing, finished;
 	size_t out_max;
 	struct buf out, sending;
-	uv_write_t write;
+	union {
+		uv_write_t write;
+		uv_connect_t connect; /* before there is anything to write */
+	};
 	void (*on_free)(void *arg);
 	void *on_free_arg;
 };

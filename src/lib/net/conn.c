@@ -270,9 +270,45 @@ int conn_open_fd(struct conn_shared *room, int fd, int family, const struct conn
 	return conn_finish_open(c, conf, r, ret);
 }
 
+static void on_conn_connected(uv_connect_t *req, int status)
+{
+	struct conn *c = req->data;
+	struct cay_err err = {};
+
+	if (c->closing)
+		return;
+	if (status < 0) {
+		(void)cay_fail_sys(&err, CAY_E_UNAVAILABLE, -status, "connect");
+		conn_notify_end(c, &err);
+	} else {
+		c->events->ready(c);
+	}
+}
+
+int conn_connect(struct conn_shared *room, const struct sockaddr *to, const struct conn_conf *conf,
+		 struct conn **ret)
+{
+	struct conn *c = conn_new(room, to->sa_family, conf);
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	r = uv_tcp_connect(&c->connect, &c->tcp, to, on_conn_connected);
+	return conn_finish_open(c, conf, r, ret);
+}
+
 void conn_set_preamble(struct conn *c, conn_preamble *fn)
 {
 	c->preamble = fn;
+}
+
+int conn_attach_layer(struct conn *c, const struct conn_layer *layer, struct slice read)
+{
+	int r = layer->attach(layer, c);
+
+	if (r >= 0 && read.n)
+		c->filter->input(c, read);
+	return r;
 }
 
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max)

@@ -30,7 +30,7 @@ struct conn_shared;
 
 /* All but read and end may be NULL. */
 struct conn_events {
-	/* A filter has finished its handshake; never called for a plain connection. */
+	/* A filter has finished its handshake, or conn_connect() has connected. */
 	void (*ready)(struct conn *c);
 	void (*read)(struct conn *c, struct slice bytes);
 	/* No more input: the peer closed cleanly (err NULL) or not. */
@@ -60,11 +60,19 @@ struct conn_conf {
 			      const struct conn_conf *conf, struct conn **ret);
 [[nodiscard]] int conn_open_fd(struct conn_shared *room, int fd, int family,
 			       const struct conn_conf *conf, struct conn **ret);
+/* Connect to an address of TCP, without a layer: `ready` or `end` follows, and until then it can
+ * only be closed. */
+[[nodiscard]] int conn_connect(struct conn_shared *room, const struct sockaddr *to,
+			       const struct conn_conf *conf, struct conn **ret);
 
 /* Called with the first bytes of the socket, before any filter, until it returns false: it takes
  * what is its own from the front, and may close the connection. */
 typedef bool conn_preamble(struct conn *c, struct slice *wire);
 void conn_set_preamble(struct conn *c, conn_preamble *fn);
+/* Put a filter on a plain connection; it gets the bytes that the owner has read so far, and may
+ * call the owner from here.  After a failure the connection can only be closed. */
+[[nodiscard]] int conn_attach_layer(struct conn *c, const struct conn_layer *layer,
+				    struct slice read);
 /* Change the owner; queued bytes stay queued. */
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
 void *conn_data(const struct conn *c);

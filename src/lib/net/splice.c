@@ -24,6 +24,7 @@ struct splice {
 	int from_fd, to_fd;
 	unsigned open_handles;
 	bool closing, ended;
+	bool held;               /* there is no room */
 	struct splice_pipe pipe; /* out is negative: none */
 	size_t n;                /* bytes in it */
 };
@@ -112,8 +113,14 @@ static ssize_t splice_once(int from, int to, size_t n)
 /* Into the pipe, which is empty.  0: there is nothing now, or the socket has ended. */
 static ssize_t splice_fill(struct splice *s)
 {
-	ssize_t n = splice_once(s->from_fd, s->pipe.in, SPLICE_PIPE_BYTES);
+	size_t room = s->events->room ? s->events->room(s->arg) : SPLICE_PIPE_BYTES;
+	ssize_t n;
 
+	s->held = !room;
+	if (!room)
+		return 0;
+	n = splice_once(s->from_fd, s->pipe.in,
+			room < SPLICE_PIPE_BYTES ? room : SPLICE_PIPE_BYTES);
 	if (n == 0)
 		s->ended = true;
 	if (n == -EAGAIN || n == -EINTR)
@@ -150,8 +157,24 @@ static void splice_wait(struct splice *s)
 	} else {
 		splice_return_pipe(s);
 		(void)uv_poll_stop(&s->to);
-		(void)uv_poll_start(&s->from, UV_READABLE, on_splice_ready);
+		if (s->held)
+			(void)uv_poll_stop(&s->from);
+		else
+			(void)uv_poll_start(&s->from, UV_READABLE, on_splice_ready);
 	}
+}
+
+void splice_go_on(struct splice *s)
+{
+	if (s->closing || !s->held)
+		return;
+	s->held = false;
+	splice_wait(s);
+}
+
+size_t splice_queued_bytes(const struct splice *s)
+{
+	return s->n;
 }
 
 static void splice_move(struct splice *s)

@@ -27,12 +27,18 @@ struct splice_events {
 	void (*end)(void *arg, int r);
 	/* The last event. */
 	void (*closed)(void *arg);
+	/* How many bytes may be taken now; 0: none until splice_go_on().  NULL: any number. */
+	size_t (*room)(void *arg);
 };
 
 /* Nothing else may read from the first or write to the second meanwhile.  -EAGAIN: there are
  * SPLICES_MAX already; -EMFILE and others; no event is called then. */
 [[nodiscard]] int splice_open(uv_loop_t *loop, int from, int to, const struct splice_events *events,
 			      void *arg, struct splice **ret);
+/* Ask room() again. */
+void splice_go_on(struct splice *s);
+/* Bytes in the pipe. */
+size_t splice_queued_bytes(const struct splice *s);
 /* Bytes in the pipe are lost. */
 void splice_close(struct splice *s);
 #endif

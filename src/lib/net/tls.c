@@ -23,6 +23,7 @@ struct tls_layer {
 	BIO_METHOD *bio;
 	uint64_t handshake_ms;
 	bool client, by_address;
+	bool derived; /* ctx and bio are of another layer */
 	char *host;
 };
 
@@ -108,7 +109,8 @@ static void tls_fail_with_openssl_error(struct tls *t)
 	ERR_clear_error();
 	/* send the alert, if there is one */
 	(void)tls_send_cipher(t);
-	tls_fail(t, CAY_E_UNAVAILABLE, why ? why : "not TLS");
+	tls_fail(t, verified != X509_V_OK ? CAY_E_FORBIDDEN : CAY_E_UNAVAILABLE,
+		 why ? why : "not TLS");
 }
 
 static int tls_write_plain(struct tls *t, const char *p, size_t n)
@@ -450,8 +452,10 @@ static void tls_layer_free(struct tls_layer *l)
 {
 	if (!l)
 		return;
-	SSL_CTX_free(l->ctx);
-	BIO_meth_free(l->bio);
+	if (!l->derived) {
+		SSL_CTX_free(l->ctx);
+		BIO_meth_free(l->bio);
+	}
 	free(l->host);
 	free(l);
 }
@@ -504,6 +508,31 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 	return 0;
 }
 
+int tls_server_new_bare(uint64_t handshake_ms, struct conn_layer **ret, struct cay_err *err)
+{
+	struct tls_layer *l = tls_layer_new(false, handshake_ms);
+
+	if (!l)
+		return cay_no_memory(err);
+	SSL_CTX_set_alpn_select_cb(l->ctx, on_tls_alpn_select, NULL);
+	*ret = &l->conn;
+	return 0;
+}
+
+int tls_certified_attach(const struct conn_layer *layer, struct conn *c)
+{
+	const struct tls_certified *l = (const struct tls_certified *)(const void *)layer;
+	int r = tls_filter_attach(l->server, c);
+	const struct tls *t = c->filter_data;
+
+	if (r >= 0 && (SSL_use_certificate(t->ssl, l->cert) != 1 ||
+		       SSL_use_PrivateKey(t->ssl, l->key) != 1)) {
+		ERR_clear_error();
+		r = -ENOMEM; /* its owner closes the connection */
+	}
+	return r;
+}
+
 int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, struct cay_err *err)
 {
 	struct tls_layer *l = tls_layer_new(true, conf->handshake_ms);
@@ -520,12 +549,43 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
 			inet_pton(AF_INET6, conf->host, address) == 1;
 	SSL_CTX_set_verify(l->ctx, SSL_VERIFY_PEER, NULL);
-	ok = conf->ca_file ? SSL_CTX_load_verify_file(l->ctx, conf->ca_file)
-			   : SSL_CTX_set_default_verify_paths(l->ctx);
+	if (!conf->ca_file)
+		ok = SSL_CTX_set_default_verify_paths(l->ctx);
+	else
+		ok = !conf->ca_file[0] || SSL_CTX_load_verify_file(l->ctx, conf->ca_file) == 1;
+	if (ok == 1 && conf->more_ca_file &&
+	    SSL_CTX_load_verify_file(l->ctx, conf->more_ca_file) != 1) {
+		tls_layer_free(l);
+		return tls_report_bad_file(err, "certificates", conf->more_ca_file);
+	}
 	if (ok != 1) {
 		tls_layer_free(l);
 		return tls_report_bad_file(err, "certificates",
 					   conf->ca_file ? conf->ca_file : "of the system");
+	}
+	*ret = &l->conn;
+	return 0;
+}
+
+static int tls_layer_set_host(struct tls_layer *l, const char *host)
+{
+	l->host = strdup(host);
+	return l->host ? 0 : -ENOMEM;
+}
+
+int tls_client_derive(const struct conn_layer *layer, const char *host, struct conn_layer **ret)
+{
+	const struct tls_layer *from = (const struct tls_layer *)(const void *)layer;
+	struct tls_layer *l = malloc(sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	*l = *from;
+	l->derived = true;
+	l->by_address = false;
+	if (tls_layer_set_host(l, host) < 0) {
+		tls_layer_free(l);
+		return -ENOMEM;
 	}
 	*ret = &l->conn;
 	return 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tunnel.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "net/splice.h"
@@ -20,8 +22,11 @@ struct tunnel {
 	struct tunnel_splice splices[2];
 	bool ended[2]; /* its input has ended */
 	bool closing;
-	uint64_t moved[2]; /* bytes from this side */
-	unsigned open;     /* handles not closed yet: sides, splices and the timer */
+	uint64_t moved[2];                /* bytes from this side */
+	const struct tunnel_meter *meter; /* or NULL */
+	void *meter_arg;
+	bool held[2];  /* it is not read: the meter has no room */
+	unsigned open; /* handles not closed yet: sides, splices and the timer */
 	uv_timer_t timer;
 	void (*done)(void *arg);
 	void *arg;
@@ -99,8 +104,9 @@ static void tunnel_end_side(struct tunnel *t, unsigned from)
 	struct conn *c = t->side[from];
 
 	t->ended[from] = true;
-	t->ended[!from] |= tunnel_side_has_left(c);
-	conn_shutdown(t->side[!from]);
+	t->ended[!from] = t->ended[!from] || tunnel_side_has_left(c);
+	if (!t->ended[!from] || conn_is_filtered(t->side[!from])) /* else its close is the end */
+		conn_shutdown(t->side[!from]);
 	(void)uv_timer_start(&t->timer, on_tunnel_silence_timer, TUNNEL_HALF_MS, TUNNEL_HALF_MS);
 	tunnel_close_if_done(t);
 }
@@ -112,8 +118,18 @@ static void on_tunnel_splice_moved(void *arg, size_t n)
 	unsigned from = s == &t->splices[1];
 
 	t->moved[from] += n;
+	if (t->meter)
+		(void)t->meter->pass(t->meter_arg, from, n);
 	if (t->ended[!from])
 		(void)uv_timer_again(&t->timer);
+}
+
+static size_t on_tunnel_splice_room(void *arg)
+{
+	const struct tunnel_splice *s = arg;
+	const struct tunnel *t = s->tunnel;
+
+	return t->meter ? t->meter->room(t->meter_arg, s == &t->splices[1]) : SIZE_MAX;
 }
 
 static void on_tunnel_splice_end(void *arg, int r)
@@ -144,7 +160,8 @@ static void on_tunnel_splice_closed(void *arg)
 /* Once nothing is queued: spliced bytes must not get ahead of queued ones. */
 static void tunnel_splice_side(struct tunnel *t, unsigned from)
 {
-	static const struct splice_events events = { .moved = on_tunnel_splice_moved,
+	static const struct splice_events events = { .room = on_tunnel_splice_room,
+						     .moved = on_tunnel_splice_moved,
 						     .end = on_tunnel_splice_end,
 						     .closed = on_tunnel_splice_closed };
 	struct tunnel_splice *s = &t->splices[from];
@@ -170,6 +187,11 @@ static void tunnel_pace_reading(struct tunnel *t, unsigned from, size_t mark)
 
 	if (s->splice)
 		return;
+	t->held[from] = t->meter && !t->meter->room(t->meter_arg, from);
+	if (t->held[from]) {
+		conn_set_reading(t->side[from], false);
+		return;
+	}
 	if (s->allowed && t->moved[from] > TUNNEL_SPLICE_AFTER)
 		tunnel_splice_side(t, from);
 	else if (conn_queued_bytes(t->side[!from]) <= mark)
@@ -181,8 +203,11 @@ static void tunnel_pace_reading(struct tunnel *t, unsigned from, size_t mark)
 static void tunnel_move_bytes(struct tunnel *t, unsigned from, struct slice bytes)
 {
 	struct conn *to = t->side[!from];
-	uv_buf_t v = uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n);
+	uv_buf_t v;
 
+	if (t->meter && bytes.n)
+		bytes.n = t->meter->pass(t->meter_arg, from, bytes.n);
+	v = uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n);
 	t->moved[from] += bytes.n;
 	if (bytes.n && conn_write(to, &v, 1) < 0)
 		tunnel_close(t);
@@ -243,6 +268,37 @@ struct tunnel *tunnel_new(uv_loop_t *loop, void (*done)(void *arg), void *arg)
 void tunnel_allow_splice(struct tunnel *t)
 {
 	t->splices[0].allowed = t->splices[1].allowed = true;
+}
+
+void tunnel_set_meter(struct tunnel *t, const struct tunnel_meter *meter, void *arg)
+{
+	t->meter = meter;
+	t->meter_arg = arg;
+}
+
+void tunnel_go_on(struct tunnel *t)
+{
+	for (unsigned from = 0; from < 2 && !t->closing; from++) {
+		if (t->splices[from].splice)
+			splice_go_on(t->splices[from].splice);
+		else if (t->held[from] && !t->ended[from])
+			tunnel_pace_reading(t, from, TUNNEL_MARK / 2);
+	}
+}
+
+static bool tunnel_side_is_drained(const struct tunnel *t, unsigned to)
+{
+	const struct splice *s = t->splices[!to].splice;
+	int unacknowledged = 0;
+
+	if (conn_queued_bytes(t->side[to]) || (s && splice_queued_bytes(s)))
+		return false;
+	return ioctl(conn_fd(t->side[to]), SIOCOUTQ, &unacknowledged) < 0 || !unacknowledged;
+}
+
+bool tunnel_is_drained(const struct tunnel *t)
+{
+	return t->closing || (tunnel_side_is_drained(t, 0) && tunnel_side_is_drained(t, 1));
 }
 
 void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b)

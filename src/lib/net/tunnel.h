@@ -28,6 +28,19 @@ void tunnel_start(struct tunnel *t, struct conn *a, struct slice from_a, struct 
 /* Let the kernel move the bytes of a direction that has moved TUNNEL_SPLICE_AFTER.  For two sockets
  * without a filter; call before tunnel_start(). */
 void tunnel_allow_splice(struct tunnel *t);
+/* How much is moved.  from is 0 for the first connection. */
+struct tunnel_meter {
+	/* Bytes that may be taken from it now; 0: none until tunnel_go_on(). */
+	size_t (*room)(void *arg, unsigned from);
+	/* So many were: how many of them may go on to the other side.  The rest is lost. */
+	size_t (*pass)(void *arg, unsigned from, size_t n);
+};
+/* Call before tunnel_start(). */
+void tunnel_set_meter(struct tunnel *t, const struct tunnel_meter *meter, void *arg);
+/* Ask room() again. */
+void tunnel_go_on(struct tunnel *t);
+/* Whether both peers have acknowledged all that was passed on to them. */
+bool tunnel_is_drained(const struct tunnel *t);
 /* Bytes that each side has sent; also from done. */
 void tunnel_get_moved(const struct tunnel *t, uint64_t *from_a, uint64_t *from_b);
 /* End it now; done is called. */

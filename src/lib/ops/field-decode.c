@@ -270,6 +270,12 @@ static int field_refuse_unknown(const struct field_table *t, struct slice name, 
 		return cay_fail(err, CAY_E_INVALID, "a field's name is not UTF-8");
 	memcpy(shown, name.p, n);
 	shown[n] = 0;
+	if (str_eq(shown, "network_mode")) { /* other products have it */
+		(void)cay_fail_field(err, CAY_E_UNSUPPORTED, shown,
+				     "a sandbox never shares the network of the node");
+		cay_err_hint(err, "leave it out; `egress` says where a sandbox may connect");
+		return -ENOTSUP;
+	}
 	(void)cay_fail_field(err, CAY_E_INVALID, shown, "there is no field '%s'", shown);
 	field_list_names(t, all, sizeof(all));
 	cay_err_hint(err, "%s%s%sfields: %s", near ? "did you mean '" : "", near ? near : "",

@@ -44,11 +44,14 @@ const struct op_param op_params[] = {
 	{ "tenant", ID_TENANT, "Id of a tenant" },
 	{ "key", ID_KEY, "Id of a key" },
 	{ "template", ID_TEMPLATE, "Id of a template" },
+	{ "credential", ID_NONE, "Name of a credential" },
+	{ "ask", ID_ASK, "Id of an ask" },
 	{ "service", ID_NONE, "Name of a service in it" },
 	{ "pid", ID_NONE, "Number of a process in it" },
 	{ "port", ID_NONE, "Number of a TCP port in it" },
 	{ "shell", ID_SHELL, "Id of a shell in it" },
-	{ "run", ID_NONE, "Number of a run in a shell" },
+	{ "kernel", ID_KERNEL, "Id of a kernel in it" },
+	{ "run", ID_NONE, "Number of a run in a shell or kernel" },
 };
 const size_t op_n_params = ARRAY_SIZE(op_params);
 

@@ -5,8 +5,9 @@
 static const char *const health_states[] = { "ok", NULL };
 static const char *const status_levels[] = { "error", "warning", NULL }; /* of enum log_level */
 const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
-	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
-	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
+	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",
+	[SB_SUSPENDED] = "suspended", [SB_STOPPING] = "stopping", [SB_STOPPED] = "stopped",
+	[SB_STARTING] = "starting",   [SB_ENDING] = "ending",     [SB_TERMINATED] = "terminated",
 	[SB_FAILED] = "failed",       [SB_NUM_STATES] = NULL,
 };
 const char *const end_reasons[END_NUM_REASONS + 1] = {
@@ -38,9 +39,9 @@ static const char *const service_restarts[] = {
 	[SERVICE_UNEXPECTED] = "unexpected",
 	[SERVICE_NUM_RESTARTS] = NULL,
 };
-static const char *const shell_states[] = {
-	[SHELL_STARTING] = "starting", [SHELL_IDLE] = "idle",     [SHELL_BUSY] = "busy",
-	[SHELL_ENDED] = "ended",       [SHELL_NUM_STATES] = NULL,
+static const char *const session_states[] = {
+	[SESSION_STARTING] = "starting", [SESSION_IDLE] = "idle",     [SESSION_BUSY] = "busy",
+	[SESSION_ENDED] = "ended",       [SESSION_NUM_STATES] = NULL,
 };
 static const char *const run_states[] = {
 	[RUN_QUEUED] = "queued",
@@ -67,9 +68,31 @@ static const char *const egress_actions[] = {
 	[EGRESS_SPEC_DENY] = "deny",
 	[EGRESS_SPEC_NUM_ACTIONS] = NULL,
 };
-static const char *const egress_layers[] = { "node", "tenant", "template", "sandbox", NULL };
-static const char *const egress_flow_states[] = { "checking", "resolving", "connecting", "open",
-						  NULL };
+static const char *const egress_layers[] = { "node",    "tenant",  "template",
+					     "sandbox", "answers", NULL };
+static const char *const egress_log_verdicts[] = {
+	[EGRESS_ALLOWED] = "allow",
+	[EGRESS_DENIED] = "deny",
+	[EGRESS_FAILED] = "failed",
+	[EGRESS_NUM_VERDICTS] = NULL,
+};
+/* In the order of enum credential_kind of wire/credential-message.h. */
+static const char *const credential_kinds[] = {
+	"bearer", "basic", "header", "query", "sigv4", NULL
+};
+
+static const char *const egress_flow_states[] = { "checking",   "asking", "resolving",
+						  "connecting", "open",   NULL };
+static const char *const ask_states[] = { "waiting", "allowed", "denied", "expired",
+					  "gone",    "nobody",  NULL };
+static const char *const ask_kinds[] = { "none", "tls", "http", "other", NULL };
+static const char *const ask_remembers[] = {
+	[REMEMBER_ONCE] = "once",
+	[REMEMBER_SANDBOX] = "sandbox",
+	[REMEMBER_GROUP] = "group",
+	[REMEMBER_NUM] = NULL,
+};
+static const char *const warm_languages[] = { "python", NULL };
 static const char *const on_exits[] = { "keep", "end", NULL };
 static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };

@@ -16,7 +16,7 @@ struct settings {
 	char run_dir[81]; /* a socket below it must fit into sun_path */
 	char init_path[4096], egress_dir[4096];
 	char cgroup[256];
-	uint64_t max_sandboxes, max_tenant, max_group;
+	uint64_t max_sandboxes, max_tenant, max_group, max_stopped;
 	/* ceilings of one sandbox's limits; 0: see the help */
 	uint64_t sandbox_memory, sandbox_cpu, sandbox_pids, sandbox_nofile;
 	uint64_t sandbox_shm, sandbox_output, sandbox_disk, sandbox_inodes;
@@ -28,7 +28,7 @@ struct settings {
 	bool drain;
 	uint64_t token_key_ms;
 	uint64_t audit_keep, audit_size, uploads_size;
-	char control_user[33], pull_user[33], egress_user[33];
+	char control_user[33], pull_user[33], egress_user[33], broker_user[33];
 	char egress_dns[256], egress_synthetic[19], egress_private[1024];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
 	char edge_public_url[256], edge_trusted[1024];
@@ -42,6 +42,11 @@ struct settings {
 	uint64_t images_pull_ms, images_pull_max, images_keep_ms, images_size;
 	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;
 	char egress_default[64], egress_max[1024], egress_map[4096];
+	uint64_t egress_connections;
+	char egress_roots[4096], egress_ca[4096];
+	char egress_proxy[512], egress_proxy_credentials[4096], egress_no_proxy[4096];
+	bool egress_proxy_resolves;
+	char webhook_url[512], webhook_secret[4096];
 	char mcp_dir[81], mcp_image[256], mcp_template[64];
 	uint64_t mcp_idle_ms, mcp_timeout_ms;
 };

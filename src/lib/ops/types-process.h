@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_PROCESS_H
 #define CAY_OPS_TYPES_PROCESS_H
-/* types-process - processes and listening ports of a sandbox; a part of types.h */
+/* types-process - processes, listening ports and kernels of a sandbox; a part of types.h */
 #include "ops/field.h"
 
 struct process {
@@ -49,5 +49,53 @@ struct port_open {
 	uint64_t port;
 	bool open;
 	uint64_t waited_ms;
+};
+
+struct kernel_create {
+	const char *language, *name, *cwd, *user;
+	struct field_map env;
+};
+
+struct kernel_list {
+	struct field_list kernels;
+};
+
+struct kernel_run {
+	const char *code, *cwd;
+	uint64_t timeout_ms, max_output_bytes, max_results_bytes;
+	struct field_map env;
+	unsigned keep;
+	bool silent, detach;
+};
+
+struct kernel_eval {
+	const char *language, *name;
+	bool restart;
+	struct kernel_run run;
+};
+
+struct kernel_install {
+	struct field_map packages;
+	uint64_t timeout_ms, max_output_bytes;
+	unsigned keep;
+	bool detach;
+};
+
+struct kernel_cut {
+	const char *mime, *path;
+	uint64_t bytes;
+};
+
+struct kernel_result {
+	bool main, update;
+	struct field_map data, metadata;
+	const char *display_id;
+	struct field_list cut;
+};
+
+struct kernel_exception {
+	const char *name, *value;
+	struct field_texts traceback;
+	bool has_traceback, late;
 };
 #endif

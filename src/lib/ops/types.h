@@ -14,6 +14,9 @@ enum sandbox_state {
 	SB_RUNNING,
 	SB_PAUSED,
 	SB_SUSPENDED,
+	SB_STOPPING,
+	SB_STOPPED, /* has its files and no process */
+	SB_STARTING,
 	SB_ENDING,
 	SB_TERMINATED,
 	SB_FAILED,
@@ -142,6 +145,7 @@ struct sandbox_create {
 	struct field_texts writable;
 	bool has_writable;
 	struct field_list services; /* struct service_spec */
+	struct field_list kernels;  /* struct warm_kernel */
 	uint64_t app_port;
 	bool has_app_port;
 	const char *timezone;
@@ -158,6 +162,7 @@ struct sandbox_create {
 	uint64_t max_ttl_ms;                       /* longest lifetime; 0: the setting's */
 	const struct egress_spec *template_egress; /* which egress can only narrow, or NULL */
 	bool egress_is_default;                    /* egress is not of the request */
+	const struct id *egress_tenant; /* has the bound of its policy; NULL: its own tenant */
 };
 
 /* Used until the end. */
@@ -223,7 +228,7 @@ struct sandbox_record {
 	struct field_map env;
 	struct field_texts entrypoint;
 	bool has_entrypoint;
-	struct field_list services;
+	struct field_list services, kernels;
 	const char *key, *key_body; /* of the request that created it */
 	const char *image_digest;
 	uint64_t range;
@@ -328,7 +333,7 @@ struct fsck_list {
 };
 
 struct status_sandboxes {
-	uint64_t pending, running, paused, ending, max;
+	uint64_t pending, running, paused, stopped, ending, max;
 };
 
 struct status_row {
@@ -448,7 +453,14 @@ struct exec_signal {
 	const char *signal;
 };
 
-enum shell_state { SHELL_STARTING, SHELL_IDLE, SHELL_BUSY, SHELL_ENDED, SHELL_NUM_STATES };
+/* Of a shell or kernel. */
+enum session_state {
+	SESSION_STARTING,
+	SESSION_IDLE,
+	SESSION_BUSY,
+	SESSION_ENDED,
+	SESSION_NUM_STATES
+};
 enum run_state { RUN_QUEUED, RUN_RUNNING, RUN_ENDED, RUN_NUM_STATES };
 
 struct shell_create {
@@ -464,6 +476,23 @@ struct shell_info {
 	bool has_pid;
 	struct end end;
 	bool has_end;
+};
+
+struct kernel_info {
+	struct id id;
+	const char *language, *name, *version, *implementation, *cwd, *why;
+	unsigned state;
+	uint64_t created_ns, pid, runs, queued, restarts, stdout_bytes, stderr_bytes;
+	bool has_pid, forked;
+	struct end end;
+	bool has_end;
+};
+
+/* An interpreter that is kept loaded. */
+struct warm_kernel {
+	unsigned language;
+	struct field_texts modules;
+	bool has_modules;
 };
 
 struct shell_list {
@@ -484,6 +513,12 @@ struct run_info {
 	struct run_output out, err;
 	struct end end;
 	bool has_end;
+	/* of a kernel */
+	struct id kernel;
+	uint64_t execution_count, results_dropped;
+	bool has_execution_count, has_exception, restarted;
+	struct field_list results;
+	struct kernel_exception exception;
 };
 
 struct run_list {
@@ -575,9 +610,14 @@ struct claim {
 	const char *user, *cwd;
 	uint64_t output_bytes;
 	bool has_output;
-	struct field_list services;
-	bool has_services;
+	struct field_list services, kernels;
+	bool has_services, has_kernels;
 	bool resolver, has_resolver;
+};
+
+/* What PID 1 is told when connections of its sandbox are inspected. */
+struct trust {
+	const char *ca;
 };
 
 struct template_create {
@@ -589,6 +629,8 @@ struct template_create {
 	struct packages packages;
 	struct field_texts setup;
 	bool has_setup;
+	struct egress_spec build_egress;
+	bool has_build_egress;
 };
 
 enum template_state { TEMPLATE_READY, TEMPLATE_BUILDING, TEMPLATE_FAILED, TEMPLATE_NUM_STATES };

@@ -10,6 +10,11 @@
 
 #define FLOWS_MAX (EGRESS_FLOWS_MAX * sizeof(struct egress_flow_row))
 
+#define LOG_MAX \
+	(sizeof(struct egress_log_end) + EGRESS_LOG_ROWS_MAX * sizeof(struct egress_log_row))
+
+#define LAYERS 5 /* of egress/policy.h */
+
 /* A body of at least body_min bytes and at most body_max; what exceeds body_min is rows of
  * body_row bytes. */
 static const struct {
@@ -21,7 +26,8 @@ static const struct {
 	[EGRESS_MSG_SANDBOX] = { .from_cayd = true,
 				 .has_sandbox = true,
 				 .has_policy = true,
-				 .body_min = sizeof(struct egress_counts) + 1,
+				 .body_min = sizeof(struct egress_counts) +
+					     sizeof(struct egress_limits) + 1,
 				 .body_row = 1,
 				 .body_max = EGRESS_MESSAGE_MAX },
 	[EGRESS_MSG_GONE] = { .from_cayd = true, .has_sandbox = true },
@@ -29,7 +35,8 @@ static const struct {
 	[EGRESS_MSG_APPLIED] = { .from_egress = true,
 				 .has_sandbox = true,
 				 .body_min = sizeof(struct egress_counts),
-				 .body_max = sizeof(struct egress_counts) },
+				 .body_row = 1,
+				 .body_max = sizeof(struct egress_counts) + EGRESS_CA_MAX },
 	[EGRESS_MSG_REFUSED] = { .from_egress = true, .has_sandbox = true },
 	[EGRESS_MSG_COUNTS] = { .from_egress = true,
 				.body_min = sizeof(struct egress_node_counts),
@@ -48,9 +55,35 @@ static const struct {
 				  .has_sandbox = true,
 				  .body_min = sizeof(uint64_t),
 				  .body_max = sizeof(uint64_t) },
+	[EGRESS_MSG_LIST_LOG] = { .from_cayd = true,
+				  .has_sandbox = true,
+				  .body_min = sizeof(struct egress_log_query),
+				  .body_max = sizeof(struct egress_log_query) },
+	[EGRESS_MSG_LOG] = { .from_egress = true,
+			     .has_sandbox = true,
+			     .body_min = sizeof(struct egress_log_end),
+			     .body_row = sizeof(struct egress_log_row),
+			     .body_max = LOG_MAX },
+	[EGRESS_MSG_ASK] = { .from_egress = true,
+			     .has_sandbox = true,
+			     .body_min = sizeof(struct egress_ask),
+			     .body_max = sizeof(struct egress_ask) },
+	[EGRESS_MSG_ANSWER] = { .from_cayd = true,
+				.has_sandbox = true,
+				.body_min = sizeof(struct egress_answer),
+				.body_max = sizeof(struct egress_answer) },
+	[EGRESS_MSG_EVENT] = { .from_cayd = true,
+			       .body_min = 1,
+			       .body_row = 1,
+			       .body_max = EGRESS_EVENT_MAX },
+	[EGRESS_MSG_ANSWERED] = { .from_egress = true,
+				  .has_sandbox = true,
+				  .body_min = sizeof(uint64_t),
+				  .body_max = sizeof(uint64_t) },
 };
 static_assert(sizeof(struct egress_message) + COUNTS_MAX <= EGRESS_MESSAGE_MAX);
 static_assert(sizeof(struct egress_message) + FLOWS_MAX <= EGRESS_MESSAGE_MAX);
+static_assert(sizeof(struct egress_message) + LOG_MAX <= EGRESS_MESSAGE_MAX);
 
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation)
@@ -81,27 +114,89 @@ static bool egress_body_has_size(enum egress_kind kind, size_t n)
 }
 
 /* Characters of host names, ended by 0. */
-static bool egress_name_is_valid(const char name[static EGRESS_NAME_SIZE])
+static bool egress_word_is_valid(const char *name, size_t size)
 {
 	size_t n = 0;
 
-	while (n < EGRESS_NAME_SIZE && name[n]) {
+	while (n < size && name[n]) {
 		const char c = name[n++];
 
 		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-' && c != '_' &&
 		    c != '.')
 			return false;
 	}
-	return n < EGRESS_NAME_SIZE;
+	return n < size;
+}
+
+static bool egress_name_is_valid(const char name[static EGRESS_NAME_SIZE])
+{
+	return egress_word_is_valid(name, EGRESS_NAME_SIZE);
+}
+
+static bool egress_log_row_is_valid(const struct egress_log_row *row)
+{
+	return egress_name_is_valid(row->name) && egress_word_is_valid(row->op, sizeof(row->op)) &&
+	       row->op[0] && egress_word_is_valid(row->outcome, sizeof(row->outcome)) &&
+	       row->outcome[0] && row->layer < LAYERS && row->verdict < EGRESS_LOG_NUM;
+}
+
+static bool egress_log_is_valid(struct slice body)
+{
+	struct egress_log_end end;
+
+	memcpy(&end, body.p, sizeof(end));
+	for (size_t i = 0; i < egress_log_count_rows(body); i++) {
+		const struct egress_log_row row = egress_log_get_row(body, i);
+
+		if (!egress_log_row_is_valid(&row) || row.seq > end.next)
+			return false;
+	}
+	return end.dropped <= 1 && end.next <= INT64_MAX;
+}
+
+static bool egress_log_query_is_valid(struct slice body)
+{
+	struct egress_log_query q;
+
+	memcpy(&q, body.p, sizeof(q));
+	return egress_name_is_valid(q.name) && q.verdict <= EGRESS_LOG_NUM && !q.zero[0] &&
+	       !q.zero[1] && !q.zero[2];
+}
+
+static bool egress_limits_are_valid(struct slice body)
+{
+	struct egress_limits l;
+
+	memcpy(&l, body.p + sizeof(struct egress_counts), sizeof(l));
+	return l.flows && l.flows <= EGRESS_LIMIT_FLOWS_MAX && l.new_per_s &&
+	       l.new_per_s <= EGRESS_LIMIT_NEW_PER_S_MAX;
 }
 
 static bool egress_body_is_valid(enum egress_kind kind, struct slice body)
 {
 	struct egress_cut cut;
+	struct egress_ask ask;
+	struct egress_answer answer;
 
+	if (kind == EGRESS_MSG_SANDBOX)
+		return egress_limits_are_valid(body);
+	if (kind == EGRESS_MSG_LOG)
+		return egress_log_is_valid(body);
+	if (kind == EGRESS_MSG_LIST_LOG)
+		return egress_log_query_is_valid(body);
 	if (kind == EGRESS_MSG_CUT) {
 		memcpy(&cut, body.p, sizeof(cut));
 		return egress_name_is_valid(cut.name) && !cut.zero && !(cut.name[0] && cut.address);
+	}
+	if (kind == EGRESS_MSG_ASK) {
+		memcpy(&ask, body.p, sizeof(ask));
+		return egress_name_is_valid(ask.name) && !(ask.name[0] && ask.address) &&
+		       ask.event < EGRESS_ASK_NUM_EVENTS && ask.kind < EGRESS_KIND_NUM;
+	}
+	if (kind == EGRESS_MSG_ANSWER) {
+		memcpy(&answer, body.p, sizeof(answer));
+		return egress_name_is_valid(answer.name) && !(answer.name[0] && answer.address) &&
+		       answer.verdict < EGRESS_ANSWER_NUM;
 	}
 	for (size_t i = 0; kind == EGRESS_MSG_FLOWS && i < egress_flows_count_rows(body); i++) {
 		const struct egress_flow_row row = egress_flows_get_row(body, i);
@@ -168,6 +263,19 @@ struct egress_flow_row egress_flows_get_row(struct slice body, size_t i)
 	struct egress_flow_row row;
 
 	memcpy(&row, body.p + i * sizeof(row), sizeof(row));
+	return row;
+}
+
+size_t egress_log_count_rows(struct slice body)
+{
+	return (body.n - sizeof(struct egress_log_end)) / sizeof(struct egress_log_row);
+}
+
+struct egress_log_row egress_log_get_row(struct slice body, size_t i)
+{
+	struct egress_log_row row;
+
+	memcpy(&row, body.p + sizeof(struct egress_log_end) + i * sizeof(row), sizeof(row));
 	return row;
 }
 

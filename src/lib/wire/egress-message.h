@@ -7,16 +7,20 @@
  * sandbox with a policy, and END: cay-egress forgets the sandboxes that did not come.  Afterwards
  * it sends SANDBOX for each change and GONE for each end.
  *
- * SANDBOX has the compiled policy (egress/policy.h) and, unless cay-egress has the listeners
- * already, the socket that the keeper returned for VERB_NET.  cay-egress replies APPLIED when every
- * open connection of the sandbox was judged by that policy, or REFUSED.
+ * SANDBOX has limits, the compiled policy (egress/policy.h) and, unless cay-egress has the
+ * listeners already, the socket that the keeper returned for VERB_NET.  cay-egress replies APPLIED
+ * when every open connection of the sandbox was judged by that policy, or REFUSED.
  *
  * cay-egress counts the use of each sandbox and sends COUNTS, at most once a second, with the
  * sandboxes that have changed.  SANDBOX has what cayd knows: a cay-egress that was restarted goes
  * on from there, and another one from its own counts, which APPLIED has.
  *
- * LIST_FLOWS and CUT are questions about one sandbox, numbered by cayd; the reply, FLOWS or
- * CUT_DONE, has the number.
+ * LIST_FLOWS, LIST_LOG, CUT and ANSWER are questions about one sandbox, numbered by cayd; the
+ * reply, FLOWS, LOG, CUT_DONE or ANSWERED, has the number.
+ *
+ * ASK tells of a connection that waits for an answer, or that no longer waits.  After HELLO
+ * cay-egress repeats those that wait.  ANSWER goes to all connections of the sandbox that wait for
+ * that name and port.
  *
  * SEQPACKET messages of this machine's byte order.  cayd does not trust the replies. */
 #include "base/id.h"
@@ -25,22 +29,31 @@
 #define EGRESS_DIR "egress" /* in paths.run and in paths.state */
 #define EGRESS_SOCKET EGRESS_DIR "/egress.sock"
 #define EGRESS_MAGIC UINT32_C(0x45594143) /* "CAYE" */
-#define EGRESS_ABI 3
+#define EGRESS_ABI 8
 #define EGRESS_MESSAGE_MAX KIB(96)
+#define EGRESS_CA_MAX KIB(2) /* a certificate in PEM */
+#define EGRESS_EVENT_MAX KIB(4)
 
 enum egress_kind {
 	EGRESS_MSG_HELLO = 1, /* number is EGRESS_ABI */
 	EGRESS_MSG_ALL,
-	EGRESS_MSG_SANDBOX, /* followed by struct egress_counts and a policy; one fd or none */
+	EGRESS_MSG_SANDBOX, /* followed by egress_counts, egress_limits and a policy; one fd or none
+			     */
 	EGRESS_MSG_GONE,
 	EGRESS_MSG_END,
-	EGRESS_MSG_APPLIED, /* followed by struct egress_counts */
+	EGRESS_MSG_APPLIED, /* followed by struct egress_counts and the sandbox's CA, or none */
 	EGRESS_MSG_REFUSED, /* the sandbox has no listeners, or the message cannot be used */
 	EGRESS_MSG_COUNTS,  /* followed by struct egress_node_counts and rows of sandboxes */
 	EGRESS_MSG_LIST_FLOWS,
 	EGRESS_MSG_FLOWS,    /* followed by rows of open connections */
 	EGRESS_MSG_CUT,      /* followed by struct egress_cut */
 	EGRESS_MSG_CUT_DONE, /* they are reset; followed by their number, 64 bits */
+	EGRESS_MSG_LIST_LOG, /* followed by struct egress_log_query */
+	EGRESS_MSG_LOG,      /* followed by struct egress_log_end and rows of decisions */
+	EGRESS_MSG_ASK,      /* followed by struct egress_ask */
+	EGRESS_MSG_ANSWER,   /* followed by struct egress_answer */
+	EGRESS_MSG_ANSWERED, /* they go on or are reset; followed by their number, 64 bits */
+	EGRESS_MSG_EVENT,    /* followed by JSON for the webhook; there is no reply */
 	EGRESS_MSG_NUM
 };
 
@@ -67,6 +80,16 @@ struct egress_counts {
 };
 static_assert(sizeof(struct egress_counts) == 64);
 
+/* What a sandbox may use.  The first two are never 0; of the others 0 is no limit. */
+struct egress_limits {
+	uint64_t flows;     /* connections at once */
+	uint64_t new_per_s; /* that may begin in a second */
+	uint64_t bytes[2];  /* up and down, of all its connections ever */
+	uint64_t rate[2];   /* up and down, bytes in a second */
+};
+#define EGRESS_LIMIT_FLOWS_MAX 1024
+#define EGRESS_LIMIT_NEW_PER_S_MAX 100
+
 struct egress_node_counts {
 	uint64_t instance; /* of cay-egress: its counts begin with it */
 	struct egress_counts all;
@@ -84,6 +107,7 @@ static_assert(sizeof(struct egress_counts_row) == 80);
 /* In the order of egress_flow_states in ops/schemas.c. */
 enum egress_flow_state {
 	EGRESS_FLOW_CHECKING, /* waits for the first bytes of the program */
+	EGRESS_FLOW_ASKING,   /* waits for an answer */
 	EGRESS_FLOW_RESOLVING,
 	EGRESS_FLOW_CONNECTING,
 	EGRESS_FLOW_OPEN,
@@ -111,6 +135,80 @@ struct egress_cut {
 	uint16_t zero;
 };
 
+/* In the order of egress_log_verdicts in ops/schemas.c. */
+enum egress_log_verdict { EGRESS_LOG_ALLOW, EGRESS_LOG_DENY, EGRESS_LOG_FAILED, EGRESS_LOG_NUM };
+
+/* Which of the decisions that cay-egress remembers. */
+struct egress_log_query {
+	char name[EGRESS_NAME_SIZE]; /* "": of any name and address */
+	uint64_t after;              /* only those with a higher number */
+	uint16_t verdict;            /* enum egress_log_verdict, or EGRESS_LOG_NUM: any */
+	uint16_t zero[3];
+};
+
+/* A decision.  The name is "" for a connection to an address. */
+struct egress_log_row {
+	char name[EGRESS_NAME_SIZE];
+	char op[16], outcome[32]; /* words, as in the log */
+	uint8_t address[16];      /* as in struct egress_flow_row */
+	uint64_t seq, time_ns;    /* wall time */
+	uint64_t up, down;
+	uint64_t more; /* decisions like it that have no row */
+	int32_t rule;  /* negative: the default of the layer */
+	uint16_t port;
+	uint8_t layer, verdict; /* enum egress_layer, enum egress_log_verdict */
+};
+static_assert(sizeof(struct egress_log_row) == 368);
+#define EGRESS_LOG_ROWS_MAX 128
+
+struct egress_log_end {
+	uint64_t next;    /* all rows up to this number were looked at */
+	uint64_t dropped; /* 1: rows after the one in the question are no longer there */
+};
+
+enum egress_ask_event {
+	EGRESS_ASK_BEGAN,   /* a connection waits */
+	EGRESS_ASK_AGAIN,   /* the same, and it did before cayd connected */
+	EGRESS_ASK_REFUSED, /* too many of the sandbox wait: this one was reset */
+	EGRESS_ASK_BYTES,   /* one that waits has sent its first bytes */
+	EGRESS_ASK_LEFT,    /* the program closed it, or the sandbox or its policy ended it */
+	EGRESS_ASK_EXPIRED,
+	EGRESS_ASK_NUM_EVENTS
+};
+
+/* What the first bytes look like.  In the order of ask_kinds in ops/schemas.c. */
+enum egress_ask_kind {
+	EGRESS_KIND_NONE,
+	EGRESS_KIND_TLS,
+	EGRESS_KIND_HTTP,
+	EGRESS_KIND_OTHER,
+	EGRESS_KIND_NUM
+};
+
+struct egress_ask {
+	char name[EGRESS_NAME_SIZE]; /* "": an address */
+	uint32_t address;            /* of one without a name, in host byte order */
+	uint16_t port;
+	uint8_t event; /* enum egress_ask_event */
+	uint8_t kind;  /* enum egress_ask_kind; of BYTES and AGAIN */
+};
+static_assert(sizeof(struct egress_ask) == 264);
+#define EGRESS_ASKS_MAX 16 /* connections of a sandbox that wait */
+
+enum egress_answer_verdict {
+	EGRESS_ANSWER_ALLOW, /* unless the policy denies it now */
+	EGRESS_ANSWER_DENY,
+	EGRESS_ANSWER_NOBODY, /* no client can answer */
+	EGRESS_ANSWER_NUM
+};
+
+struct egress_answer {
+	char name[EGRESS_NAME_SIZE];
+	uint32_t address;
+	uint16_t port;
+	uint16_t verdict; /* enum egress_answer_verdict */
+};
+
 /* Write the head of a message that has no tenant. */
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation);
@@ -125,6 +223,9 @@ struct egress_counts_row egress_counts_get_row(struct slice body, size_t i);
 /* The same for FLOWS. */
 size_t egress_flows_count_rows(struct slice body);
 struct egress_flow_row egress_flows_get_row(struct slice body, size_t i);
+/* The same for LOG, after its end. */
+size_t egress_log_count_rows(struct slice body);
+struct egress_log_row egress_log_get_row(struct slice body, size_t i);
 /* Take over what has grown, and the present value of `open`. */
 void egress_counts_raise(struct egress_counts *c, const struct egress_counts *now);
 #endif

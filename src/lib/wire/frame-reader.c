@@ -9,6 +9,15 @@ static ssize_t frame_reader_refuse(struct frame_reader *s)
 	return -EPROTO;
 }
 
+/* The first frame of a stream that may begin anywhere. */
+static void frame_reader_place(struct frame_reader *s, const struct frame *f)
+{
+	if (f->type >= FRAME_END || !(s->unplaced & STREAM_BIT(f->stream)))
+		return;
+	s->unplaced &= ~STREAM_BIT(f->stream);
+	s->next[f->stream] = f->offset;
+}
+
 static bool frame_reader_is_in_order(const struct frame_reader *s, const struct frame *f)
 {
 	if (f->type >= FRAME_END)
@@ -84,7 +93,10 @@ ssize_t frame_reader_feed(struct frame_reader *s, const uint8_t *in, size_t n,
 	took = s->n_held < FRAME_HEAD ? frame_reader_buffer(s, in, n, FRAME_HEAD) : 0;
 	if (s->n_held < FRAME_HEAD)
 		return (ssize_t)took;
-	if (frame_decode_head(s->held, &f) < 0 || !frame_reader_is_in_order(s, &f))
+	if (frame_decode_head(s->held, &f) < 0)
+		return frame_reader_refuse(s);
+	frame_reader_place(s, &f);
+	if (!frame_reader_is_in_order(s, &f))
 		return frame_reader_refuse(s);
 	if (f.type == FRAME_DATA) {
 		s->left = f.length;

@@ -30,7 +30,8 @@ struct frame_reader_item {
 struct frame_reader {
 	uint64_t next[FRAME_NUM_STREAMS]; /* the offset that has to come */
 	unsigned allowed;                 /* STREAM_BIT()s that may appear */
-	bool over;                        /* an end or an error was read */
+	unsigned unplaced; /* STREAM_BIT()s that begin where their first frame says */
+	bool over;         /* an end or an error was read */
 	bool refused;
 	uint32_t left; /* bytes of a data frame still to come */
 	uint8_t current;

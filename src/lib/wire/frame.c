@@ -12,6 +12,7 @@ static const char *const stream_names[] = {
 	[FRAME_STDIN] = "stdin",
 	[FRAME_STDOUT] = "stdout",
 	[FRAME_STDERR] = "stderr",
+	[FRAME_EVENTS] = "events",
 };
 static_assert(ARRAY_SIZE(stream_names) == FRAME_NUM_STREAMS);
 

@@ -7,12 +7,12 @@
  * `length` bytes:
  *
  *	 0  u8   type     1 data, 2 gap, 3 end, 4 error, 5 taken, 6 eof, 7 size, 8 role
- *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end, error, size and role
+ *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr, 3 events; 0 for end, error, size and role
  *	 2  u16  zero
  *	 4  u32  length   at most FRAME_MAX
  *	 8  u64  offset   absolute: bytes of this stream before it
  *
- * data   the bytes at that offset, at least one
+ * data   the bytes at that offset, at least one; events are lines of JSON (docs/kernels.md)
  * gap    a reader fell behind: `offset` is where the loss begins, the content
  *        a u64, how many bytes were lost
  * end    the process has ended: a JSON object {reason, ...}; the last frame
@@ -55,7 +55,7 @@ enum frame_type {
 	FRAME_ROLE,
 	FRAME_NUM_TYPES
 };
-enum frame_stream { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_NUM_STREAMS };
+enum frame_stream { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_EVENTS, FRAME_NUM_STREAMS };
 
 struct frame {
 	uint8_t type, stream;

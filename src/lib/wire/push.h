@@ -57,10 +57,10 @@
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 7
+#define PUSH_ABI 8
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
-#define PUSH_STATES 7         /* values of a sandbox's state */
+#define PUSH_STATES 10        /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
 #define PUSH_REVOKED_MAX 16   /* places of a sandbox */
 #define PUSH_EXPORTS_MAX 64   /* of a sandbox */

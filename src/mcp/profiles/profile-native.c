@@ -135,7 +135,7 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 	return shell_tool_next_call(run, &want, err);
 }
 
-/* Whether an id names an exec or a shell. */
+/* Whether an id names an exec, a shell or a kernel. */
 static enum id_noun native_arg_id_noun(const struct tool_run *run, const char *arg)
 {
 	const char *s = tool_run_arg_text(run, arg);
@@ -148,24 +148,35 @@ static int native_refuse_id(const struct tool_run *run, struct cay_err *err)
 {
 	return cay_fail_field(
 		err, CAY_E_INVALID, "id",
-		"'%.40s' is not the id of a command or a shell, as returned by exec and shell",
+		"'%.40s' is not the id of a command, a shell or a kernel, as returned by exec, "
+		"shell and run_code",
 		tool_run_arg_text(run, "id"));
 }
 
 int native_output_next_call(struct tool_run *run, struct cay_err *err)
 {
+	static const struct {
+		enum id_noun noun;
+		enum op_id op;
+		const char *member;
+	} rows[] = { { ID_EXEC, OP_EXEC_OUTPUT, "exec" },
+		     { ID_SHELL, OP_SHELL_OUTPUT, "shell" },
+		     { ID_KERNEL, OP_KERNEL_OUTPUT, "kernel" } };
 	enum id_noun noun = native_arg_id_noun(run, "id");
+	size_t i = 0;
 	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	if (noun != ID_EXEC && noun != ID_SHELL)
+	while (i < ARRAY_SIZE(rows) && rows[i].noun != noun)
+		i++;
+	if (i == ARRAY_SIZE(rows))
 		return native_refuse_id(run, err);
-	tool_run_begin_call(run, noun == ID_EXEC ? OP_EXEC_OUTPUT : OP_SHELL_OUTPUT);
+	tool_run_begin_call(run, rows[i].op);
 	run->call.accept = FRAME_MEDIA_TYPE;
 	r = tool_run_map_args(run, err);
 	return r < 0 ? r
-		     : tool_run_set(run, err, "{s:s}", noun == ID_EXEC ? "exec" : "shell",
+		     : tool_run_set(run, err, "{s:s}", rows[i].member,
 				    tool_run_arg_text(run, "id"));
 }
 

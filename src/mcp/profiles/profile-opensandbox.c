@@ -2,6 +2,7 @@
 /* profile-opensandbox - opensandbox-mcp's names and shapes over our operations */
 #include <stdio.h>
 
+#include "mcp/profiles/profile-network.h"
 #include "mcp/profiles/profile-output.h"
 
 /* of a label that the server can filter by */
@@ -13,9 +14,6 @@ static int osb_create_check_args(const struct tool_run *run, struct cay_err *err
 	if (!tool_run_arg_text(run, "auth_username") != !tool_run_arg_text(run, "auth_password"))
 		return cay_fail_field(err, CAY_E_INVALID, "auth_username",
 				      "give auth_username and auth_password, or neither");
-	if (json_object_get(run->args, "network_policy"))
-		return cay_fail_field(err, CAY_E_INVALID, "network_policy",
-				      "is not supported; omit it");
 	if (json_object_size(json_object_get(run->args, "extensions")))
 		return cay_fail_field(err, CAY_E_INVALID, "extensions", "are not supported");
 	return 0;
@@ -60,6 +58,8 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 			  json_object_get(run->args, "entrypoint"));
 	if (r >= 0)
 		r = osb_create_set_resource(run, err);
+	if (r >= 0)
+		r = osb_create_set_policy(run, err);
 	if (r >= 0 && tool_run_arg_text(run, "auth_username"))
 		r = tool_run_set(run, err, "{s:s, s:s}", "registry_auth.username",
 				 tool_run_arg_text(run, "auth_username"), "registry_auth.password",

@@ -180,6 +180,16 @@ json_t *output_stream_json(const struct tool_run *run, const char *stream)
 	return json_stringn(buf_str(&text), text.len);
 }
 
+json_t *output_text_json(struct slice text, size_t max)
+{
+	auto_buf cut = BUF_INIT(OUTPUT_TEXT_MAX);
+	auto_parts p = OUTPUT_PARTS_INIT;
+
+	if (text_append_utf8(text, &p.head) < 0 || output_add_chars(&p, max, &cut) < 0)
+		return NULL;
+	return json_stringn(buf_str(&cut), cut.len);
+}
+
 /* Lines that end in at most `bytes` bytes: how many, and where the last one ends. */
 static uint64_t text_count_lines(const struct buf *b, uint64_t lines, size_t bytes, size_t *ret_end)
 {

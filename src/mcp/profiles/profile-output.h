@@ -25,6 +25,9 @@ struct output_query output_query_of(const struct tool_run *run);
 				    struct buf *out);
 /* The same as a value, NULL without memory. */
 json_t *output_stream_json(const struct tool_run *run, const char *stream);
+/* The first `max` characters of a text, and sandbox-agent's note if that is not all; NULL without
+ * memory. */
+json_t *output_text_json(struct slice text, size_t max);
 /* Append both streams together, cut; for LINES. */
 [[nodiscard]] int output_add_lines(const struct tool_run *run, struct buf *out);
 #endif

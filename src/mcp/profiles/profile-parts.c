@@ -158,7 +158,7 @@ void tool_result_add_streams(const json_t *answer, const char *id, struct tool_r
 
 int tool_result_set_json(struct tool_result *out, json_t *stolen)
 {
-	auto_buf text = BUF_INIT(MIB(1));
+	auto_buf text = BUF_INIT(TOOL_RUN_ANSWER_MAX);
 	struct jw w = jw_to(&text);
 
 	if (stolen)

@@ -9,20 +9,21 @@
  */
 #include "mcp/tool.h"
 
-extern const char *const native_streams[], *const native_encodings[];
+extern const char *const native_streams[], *const native_encodings[], *const native_languages[];
 extern const char *const anthropic_commands[], *const deep_modes[];
 extern const char *const agent_languages[], *const agent_encodings[];
 
 tool_next_call_fn native_sandbox_create_next_call, native_sandbox_list_next_call,
 	exec_tool_next_call, native_shell_next_call, native_output_next_call, native_stop_next_call,
 	native_read_next_call, native_write_next_call, native_edit_next_call,
-	native_ports_next_call, native_delete_next_call;
+	native_ports_next_call, native_delete_next_call, native_network_next_call,
+	native_code_next_call;
 tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
 	native_delete_write_result, native_exec_write_result, shell_tool_write_result,
 	native_output_write_result, native_stop_write_result, native_processes_write_result,
 	file_view_write_result, native_write_write_result, native_diff_write_result,
 	native_glob_write_result, native_grep_write_result, native_ports_write_result,
-	native_preview_write_result;
+	native_preview_write_result, native_network_write_result, native_code_write_result;
 
 tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call;
 tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result;
@@ -37,9 +38,10 @@ tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, h
 tool_write_result_fn hub_shell_write_result, hub_upload_write_result, hub_download_write_result,
 	hub_kill_write_result, hub_processes_write_result, hub_info_write_result;
 
-tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call;
+tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call,
+	agent_code_next_call;
 tool_write_result_fn agent_create_write_result, agent_terminal_write_result,
-	agent_stop_write_result, agent_files_write_result;
+	agent_stop_write_result, agent_files_write_result, agent_code_write_result;
 
 tool_next_call_fn osb_create_next_call, osb_list_next_call, osb_health_next_call,
 	osb_read_next_call, osb_write_next_call, osb_batch_next_call, osb_search_next_call,

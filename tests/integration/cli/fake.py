@@ -271,6 +271,12 @@ class Fake:
     def post_sandboxes_id_resume(self, c, f, parts, query, headers):
         self.change(c, parts, state="running")
 
+    def post_sandboxes_id_stop(self, c, f, parts, query, headers):
+        self.change(c, parts, state="stopped")
+
+    def post_sandboxes_id_start(self, c, f, parts, query, headers):
+        self.change(c, parts, state="running")
+
     def post_sandboxes_id_extend(self, c, f, parts, query, headers):
         self.extended = json.loads(b"".join(self.body(f, headers)))
         self.change(c, parts, expires_at="2099-01-02T03:04:05.678Z")

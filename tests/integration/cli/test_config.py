@@ -63,7 +63,8 @@ def test_check_names_the_line_and_takes_another_file(machine):
     assert json.loads(machine.run("config", "check", "--json").stdout) == {"file": "/etc/cay/cay.conf", "exists": True, "settings": 2}
     other = machine.tmp / "other.conf"
     for text, says in ((BAD, "other.conf:3: there is no section"), ("[limits]\nsandboxes = many\n", "other.conf:2: sandboxes = 'many' is not a number"),
-                       ("[jwt]\nkeys = /k\n", "set jwt.issuer and jwt.audience"), ("[egress]\nmap = a.example=m.example:0\n", "egress.map: 'a.example=m.example:0'")):
+                       ("[jwt]\nkeys = /k\n", "set jwt.issuer and jwt.audience"), ("[egress]\nmap = a.example=m.example:0\n", "egress.map: 'a.example=m.example:0'"),
+                       ("[egress]\nproxy = http:" + "//u:p@192.0.2.7:1\n", "egress.proxy is not"), ("[egress]\nno_proxy = .example\n", "egress.no_proxy: '.example'")):
         other.write_text(text)
         done = machine.run("config", "check", str(other))
         assert done.returncode == 2 and says in done.stderr, done

@@ -13,6 +13,7 @@ REASONS = {
     "cat": "what is printed is the file's",
     "service logs": "what is printed is the service's own",
     "shell": "a person sits at it",
+    "kernel repl": "a person sits at it",
     "attach": "a person sits at it",
     "edit": "a person sits at it",
     "mcp": "it speaks JSON-RPC",

@@ -67,7 +67,7 @@ def test_a_name_is_never_anothers(daemon, cay):
 
 def test_pause_and_resume(daemon, cay):
     box = daemon.add(name="mine")
-    for word, state in ("pause", "paused"), ("resume", "running"):
+    for word, state in ("pause", "paused"), ("resume", "running"), ("stop", "stopped"), ("start", "running"):
         r = cay(word, "mine")
         assert (r.returncode, r.stdout, r.stderr) == (0, "", "") and box["state"] == state
     assert json.loads(cay("pause", "--json", box["id"]).stdout)["state"] == "paused"
@@ -329,5 +329,5 @@ def test_a_reader_that_leaves_ends_the_following(daemon, cay):
 
 def test_help_has_them_all(cay):
     text = cay("help").stdout
-    for name in ("pause", "resume", "extend", "label", "why", "events", "fsck"):
+    for name in ("pause", "resume", "stop", "start", "extend", "label", "why", "events", "fsck"):
         assert re.search(rf"^  {name} ", text, re.M) and f"usage: cay {name}" in cay(name, "--help").stdout

@@ -51,6 +51,25 @@ def box(daemon):
         assert e.code == "not_found"
 
 
+@pytest.fixture(scope="session")
+def code_image(daemon):
+    """The name of the image with Python, Node and R.  It has a gigabyte: its tests are marked one_lane("code")."""
+    built = pathlib.Path(BUILD).resolve().parent / "images/code"
+    if not built.exists():
+        pytest.skip("no build/images/code; `make image NAME=code` makes it")
+    with cay.layout_of(built) as tar:
+        daemon.image_import("code", tar)
+    return "code"
+
+
+@pytest.fixture(scope="module")
+def code(daemon, code_image):
+    """A sandbox of the image code."""
+    name = daemon.create(code_image)
+    yield name
+    daemon.delete(name)
+
+
 SWEEPS = ("test_sweep.py", "test_vandal.py", "test_failed.py")
 
 

@@ -480,6 +480,21 @@ def test_a_drained_node_has_none(own):
     assert own.get(gone)["end"]["reason"] == "killed"
 
 
+def test_a_drain_keeps_stopped_sandboxes(own):
+    conf = with_config(own)
+    box, other = own.create("tiny"), own.create("tiny")
+    assert own.exec(box, ["sh", "-c", "echo here >me"]).exit_code == 0
+    own.call("POST", f"/v1/sandboxes/{box}/stop")
+    conf.write_text("[control]\ndrain = yes\n")
+    assert stop(own, 60) == 0
+    conf.write_text("[control]\ndrain = no\n")
+    own.start_cayd()
+    assert own.get(other)["end"]["detail"] == "the node is drained" and own.get(box)["state"] == "stopped"
+    own.call("POST", f"/v1/sandboxes/{box}/start")
+    assert own.exec(box, ["cat", "me"]).text == "here\n"
+    own.delete(box)
+
+
 def test_a_drain_that_cannot_go_on_is_cut_short_and_taken_up_again(own):
     box = own.create("tiny")
     own.env["CAY_CONTROL_DRAIN"] = "yes"

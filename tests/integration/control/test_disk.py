@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks with a quota: made, limited, counted, changed, given back.  On each file system this kernel can."""
+import ctypes
 import json
 import os
+import struct
+import subprocess
 
 import cay
 import loopfs
@@ -63,6 +66,30 @@ def test_a_limit_changes_while_it_runs(disk):
     assert 0.95 * 32 * MIB < first + second <= 1.01 * 32 * MIB, (first, second)
     assert limits(disk, box, disk_bytes="16Mi", pids=77)["pids"] == 77  # what is there stays
     assert int(disk.exec(box, ["stat", "-c", "%s", "/workspace/more"]).text) == second
+    disk.delete(box)
+
+
+def unlimit(c, box):
+    """As root of the host: its disk has no limit any more."""
+    at = c.state / "boxes" / box / "disk"
+    if c.kind == "btrfs":
+        subprocess.run(["btrfs", "qgroup", "limit", "none", at], check=True)
+        return
+    project = int(subprocess.run(["lsattr", "-pd", at], check=True, capture_output=True, text=True).stdout.split()[0])
+    set_quota, of_projects, block_limits = 0x800008, 2, 1
+    quota = struct.pack("<8QI4x", 0, 0, 0, 0, 0, 0, 0, 0, block_limits)
+    fd = os.open(at, os.O_RDONLY)
+    assert ctypes.CDLL(None).syscall(443, fd, set_quota << 8 | of_projects, project, quota) == 0
+    os.close(fd)
+
+
+def test_a_start_limits_the_disk_again(disk):
+    """A change of limits may have been cut off by a stop, and quotas may have been off meanwhile."""
+    box = disk.create("tiny", limits={"disk_bytes": "16Mi"})
+    disk.call("POST", f"/v1/sandboxes/{box}/stop")
+    unlimit(disk, box)
+    disk.call("POST", f"/v1/sandboxes/{box}/start")
+    assert fill(disk, box, mib=64) <= 1.01 * 16 * MIB
     disk.delete(box)
 
 

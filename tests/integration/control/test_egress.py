@@ -21,6 +21,7 @@ import time
 import cay
 import lab
 import pytest
+import world
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
 from test_tenants import asks
@@ -47,7 +48,7 @@ def net():
 @contextlib.contextmanager
 def node_in_lab():
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
-        c.image_import("tiny", tiny())
+        c.image_import("tiny", tiny(world.bash()))  # bash can send datagrams
         wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
         yield c
 
@@ -63,8 +64,8 @@ def box(node, net):
     """Makes sandboxes with a policy; nothing that the test did not expect may have left the node."""
     made = []
 
-    def make(policy):
-        made.append(node.create("tiny", egress=policy))
+    def make(policy, image="tiny", **more):
+        made.append(node.create(image, egress=policy, **more))
         return made[-1]
 
     net.frames(), net.asked(), net.connections()
@@ -287,7 +288,7 @@ def test_many_bytes_both_ways(node, net, box):
 
 def test_other_protocols_have_no_way_out(node, net, box):
     one = box({"rules": [{"action": "allow", "to": "*", "ports": ["1-65535"]}]})
-    for script in ("busybox ping -c 1 -W 1 93.184.2.1", "echo x | busybox nc -u -w 1 93.184.2.1 8443", "busybox nc -w 2 2001:db8::1 443 < /dev/null"):
+    for script in ("busybox ping -c 1 -W 1 93.184.2.1", "bash -c 'exec 3<>/dev/udp/93.184.2.1/8443 && echo x >&3 && sleep 0.1 && echo x >&3'", "busybox nc -w 2 2001:db8::1 443 < /dev/null"):
         done = node.exec(one, ["sh", "-c", script + " || echo failed >&2"], timeout_s=30)
         assert "bytes from" not in done.text and "this is" not in done.text and b"failed" in done.stderr, script
     assert left(net) == set()
@@ -435,6 +436,25 @@ def test_a_policy_that_comes_while_it_is_paused(node, net):
     node.delete(one)
 
 
+def test_a_policy_outlives_a_stop(node, net, box):
+    """From the first connection after the start on, also one that was changed meanwhile; what it used is added up."""
+    one = box(allow("db.example.com", ports=[5432]))
+    assert dial(node, one, "db.example.com", 5432)[0]
+    for n in range(3):
+        node.call("POST", f"/v1/sandboxes/{one}/stop")
+        assert node.call("GET", f"/v1/sandboxes/{one}/egress")["attached"] is False
+        node.call("POST", f"/v1/sandboxes/{one}/start")
+        assert node.call("GET", f"/v1/sandboxes/{one}/egress")["attached"] is True
+        assert dial(node, one, "db.example.com", 5432)[0] == f"this is {DB} port 5432\n", n
+        assert not dial(node, one, "api.example.com", 8443)[0] and left(net) == {(DB, 5432)}
+    node.call("POST", f"/v1/sandboxes/{one}/stop")
+    assert put(node, one, allow("api.example.com", ports=[8443]))["attached"] is False
+    node.call("POST", f"/v1/sandboxes/{one}/start")
+    assert dial(node, one, "api.example.com", 8443)[0].startswith(f"this is {API}")
+    assert not dial(node, one, "db.example.com", 5432)[0] and left(net) == {(API, 8443)}
+    wait_for("its connections to be counted", lambda: node.call("GET", f"/v1/sandboxes/{one}/usage")["egress"]["total"] >= 5, 30)
+
+
 def test_a_restart_of_cay_egress(net):
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
         c.image_import("tiny", tiny())
@@ -487,9 +507,15 @@ def test_a_name_that_has_a_mirror(net):
             c.exec(one, ["sh", "-c", "busybox nc -w 5 same.example.org 443 < /tmp/hello"], timeout_s=40)
             assert [(to, port) for to, port, _ in net.connections()] == ([(API, 443)] if passes else [])
         assert left(net) == {(DB, 5432), (API, 8443), (API, 443)}
-        mine = [d["detail"] for d in decisions(c) if d.get("target") == one and d["op"] == "connect"]
+
+        def connects():
+            return [d["detail"] for d in decisions(c) if d.get("target") == one and d["op"] == "connect"]
+        wait_for("a record of each", lambda: len(connects()) == 3, 30)
+        mine = connects()
         assert mine[0].startswith("index.example.org:8080 by ") and mine[0].endswith(", at db.example.com:5432"), mine
         assert mine[1].endswith(", at api.example.com:8443"), mine
+        checks = [c.call("POST", f"/v1/sandboxes/{one}/egress/check", {"to": to, "port": 8443}).get("mirror") for to in ("index.example.org", "same.example.org", "db.example.com")]
+        assert checks == ["db.example.com:5432", "api.example.com:8443", None]
         c.delete(one)
 
 
@@ -567,7 +593,7 @@ def test_one_tenant_cannot_take_all_connections(net, tmp_path):
 def test_cay_egress_accepts_cayd_only(node):
     """As another user of the group, whom the directory lets in."""
     path = str(node.run / "egress" / "egress.sock")
-    hello = struct.pack("<IHHQ16s16s", 0x45594143, 1, 3, 0, bytes(16), bytes(16))
+    hello = struct.pack("<IHHQ16s16s", 0x45594143, 1, 5, 0, bytes(16), bytes(16))
     script = f"""
 import os, socket
 os.setgroups([{cay.CONTROL_UID}]); os.setgid({cay.EGRESS_UID + 1}); os.setuid({cay.EGRESS_UID + 1})

@@ -13,7 +13,7 @@ import lab
 import pytest
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
-from test_egress import API, DB, HOSTS, ZONE, allow, dial, node_in_lab
+from test_egress import API, DB, HOSTS, ZONE, allow, box, dial, node  # noqa: F401
 from test_tenants import asks
 
 LONG = ".".join(["x" * 63] * 3 + ["y" * 53, "example"])
@@ -23,26 +23,6 @@ LONG = ".".join(["x" * 63] * 3 + ["y" * 53, "example"])
 def net():
     with lab.Lab(HOSTS, {**ZONE, LONG: [DB]}) as internet:
         yield internet
-
-
-@pytest.fixture(scope="module")
-def node(net):
-    with node_in_lab() as c:
-        yield c
-
-
-@pytest.fixture
-def box(node, net):
-    made = []
-
-    def make(policy, **more):
-        made.append(node.create("tiny", egress=policy, **more))
-        return made[-1]
-
-    net.frames(), net.asked(), net.connections()
-    yield make
-    for one in made:
-        node.delete(one)
 
 
 def flows(by, box):

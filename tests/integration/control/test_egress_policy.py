@@ -24,10 +24,9 @@ def rule(**members):
 
 WRONG = [
     ({"presets": ["absent"]}, "egress.presets"),
-    ({"default": "ask"}, "egress.default"),
+    ({"ask": {"timeout_ms": 600001}}, "egress.ask.timeout_ms"),
     ({"default": "perhaps"}, "egress.default"),
     ({"rule": []}, "egress.rule"),
-    (rule(action="ask"), "egress.rules[0].action"),
     (rule(action="permit"), "egress.rules[0].action"),
     (rule(to="bücher.example"), "egress.rules[0].to"),
     (rule(to="a.example."), "egress.rules[0].to"),
@@ -38,7 +37,10 @@ WRONG = [
     (rule(ports=[443, 65536]), "egress.rules[0].ports[1]"),
     (rule(ports=["9-8"]), "egress.rules[0].ports[0]"),
     (rule(ports=[]), "egress.rules[0].ports"),
-    (rule(credential="x"), "egress.rules[0].credential"),
+    (rule(credential="a/b"), "egress.rules[0].credential"),
+    (rule(methods=["get"]), "egress.rules[0].methods"),
+    (rule(paths=["/a/../b"]), "egress.rules[0].paths"),
+    (rule(paths=["/a"], ports=[8443]), "egress.rules[0].ports"),
 ]
 
 
@@ -68,7 +70,7 @@ def test_a_policy_that_cannot_be_enforced_creates_nothing(daemon):
     before = daemon.call("GET", "/v1/sandboxes")["sandboxes"]
     for egress in (ALLOW, {"default": "allow"}):
         reply = daemon.open("POST", "/v1/sandboxes", {"image": "tiny", "egress": egress})
-        assert reply.status == 503 and reply.headers["Retry-After"]
+        assert reply.status == 502 and reply.headers["Retry-After"]
         reply.read()
         error = refused("egress_unavailable", create, daemon, egress)
         assert error["retryable"] is True and "cay-egress" in error["hint"] and error["field"] == "egress", error
@@ -347,8 +349,9 @@ def test_presets_of_the_package_are_presets(own, presets):
     (presets / "README").write_text("not a preset")
     own.start_cayd()
     found = {p["name"]: p for p in own.call("GET", "/v1/presets")["presets"]}
-    assert list(found) == ["none", "git", "llm", "open", "web"] and all(p["help"] for p in found.values())
+    assert list(found) == ["none", "git", "git_ro", "llm", "open", "web"] and all(p["help"] for p in found.values())
     assert found["none"]["rules"] == [] and found["web"]["rules"] == ["allow * 80,443"]
+    assert "allow github.com 443 methods=POST paths=*/git-upload-pack" in found["git_ro"]["rules"]
     assert "allow github.com 22,443" in found["git"]["rules"] and found["open"]["rules"][1] == "allow 0.0.0.0/0 1-65535"
     template(own, "gits", {"presets": ["git"], "rules": [{"action": "deny", "to": "gist.github.com"}], "default": "deny"})
     box = own.call("POST", "/v1/sandboxes", {"template": "gits", "egress": {}})["id"]
@@ -364,10 +367,14 @@ def test_a_preset_of_package_hosts_is_a_preset(own, presets, tmp_path):
     (tmp_path / "etc/apt/sources.list").write_text("deb http://deb.example/debian x main\ndeb https://192.0.2.7:8443/ x main\n")
     done = subprocess.run([pathlib.Path(BUILD, "src/cli/cay"), "egress", "presets", "--discover", "--root", tmp_path], check=True, capture_output=True)
     (presets / "packages.conf").write_bytes(done.stdout)
+    done = subprocess.run([*done.args, "--read-only"], check=True, capture_output=True)
+    (presets / "packages_ro.conf").write_bytes(done.stdout)
     own.start_cayd()
     found = {p["name"]: p for p in own.call("GET", "/v1/presets")["presets"]}["packages"]
     assert found["help"] == "Hosts that package clients are configured with"
     assert found["rules"] == ["allow deb.example 80", "allow 192.0.2.7/32 8443"]
+    found = {p["name"]: p for p in own.call("GET", "/v1/presets")["presets"]}["packages_ro"]
+    assert found["rules"] == ["allow deb.example 80 methods=GET,HEAD"] and b"192.0.2.7 8443: its requests" in done.stdout
 
 
 @pytest.mark.parametrize("name, text, says", [
@@ -376,6 +383,9 @@ def test_a_preset_of_package_hosts_is_a_preset(own, presets, tmp_path):
     ("a.conf", "# all\nallow https://a.example\n", "a.conf: line 2"),
     ("a.conf", "allow a.example 1,2,3,4,5\n", "a.conf: line 1"),
     ("a.conf", "allow *.com\n", "a.conf: line 1"),
+    ("a.conf", "allow a.example methods=get\n", "a.conf: line 1"),
+    ("a.conf", "allow a.example 8443 methods=GET\n", "a.conf: line 1"),
+    ("a.conf", "allow a.example paths=/a methods=GET\n", "a.conf: line 1"),
     ("A.conf", "", "A.conf"), ("none.conf", "", "none.conf"),
 ])
 def test_a_file_that_is_no_preset_stops_the_start(own, presets, name, text, says):

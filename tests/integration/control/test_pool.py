@@ -9,7 +9,7 @@ import signal
 import cay
 import pytest
 from cay import ApiError, wait_for
-from conftest import tiny
+from conftest import BUILD, tiny
 from prometheus import parse
 from test_control import nothing_is_left, refused, residue
 from test_failed import children
@@ -134,6 +134,24 @@ def test_only_what_was_inside_a_sandbox_is_not_used_again(own):
     for i in range(2):  # whoever is next starts from nowhere in particular
         assert own.exec(own.create("tiny"), ["echo", "hi"]).text == "hi\n"
     wait_for("fsck to find nothing", lambda: not fsck(own), 30)
+
+
+def test_a_worker_returns_from_the_network_of_a_sandbox():
+    """It makes the listeners there, which takes no fork; the next one starts from the node's network."""
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": "192.0.2.53"}) as c:
+        c.image_import("tiny", tiny())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        box = c.create("tiny")
+        wait_for("the workers to end", lambda: spare(c), 20)
+        waits = steady(lambda: spare(c))
+        assert waits
+        held = len(os.listdir(f"/proc/{waits}/fd"))
+        c.call("PUT", f"/v1/sandboxes/{box}/egress", {"rules": [{"action": "allow", "to": "example.com"}]})
+        wait_for("the worker to come back", lambda: spare(c), 20)
+        assert steady(lambda: spare(c)) == waits
+        assert os.readlink(f"/proc/{waits}/ns/net") == os.readlink(f"/proc/{c.pids()['cay-keeper']}/ns/net")
+        assert len(os.listdir(f"/proc/{waits}/fd")) == held
+        assert c.exec(c.create("tiny"), ["echo", "hi"]).text == "hi\n"
 
 
 def test_a_claim_after_a_crash_sets_every_limit(own):

@@ -21,12 +21,12 @@ def cli(c, *words):
 def test_status_has_counts_promises_and_the_machine(own):
     before = own.call("GET", "/v1/status")
     assert before["keeper"] and before["edges"] == 0 and before["tenants"] == 1 and before["images"] == 1 and before["errors"] == []
-    assert before["sandboxes"] == {"pending": 0, "running": 0, "paused": 0, "ending": 0, "max": 20000}
+    assert before["sandboxes"] == {"pending": 0, "running": 0, "paused": 0, "stopped": 0, "ending": 0, "max": 20000}
     assert before["memory_promised_bytes"] == 0 and before["cores"] == os.cpu_count()
     boxes = [own.create("tiny", limits={"memory_bytes": "64Mi"}) for _ in range(3)]
     own.call("POST", f"/v1/sandboxes/{boxes[0]}/pause")
     now = own.call("GET", "/v1/status")
-    assert now["sandboxes"] == {"pending": 0, "running": 2, "paused": 1, "ending": 0, "max": 20000}
+    assert now["sandboxes"] == {"pending": 0, "running": 2, "paused": 1, "stopped": 0, "ending": 0, "max": 20000}
     assert now["memory_promised_bytes"] == 3 * 64 * MIB < now["memory_promise_max_bytes"]
     assert now["uptime_ms"] >= before["uptime_ms"]
     meminfo = dict(l.split(":") for l in pathlib.Path("/proc/meminfo").read_text().splitlines())

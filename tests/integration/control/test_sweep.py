@@ -49,7 +49,7 @@ class Story:
         """Until something fails.  What it may be from then on: self.may.  end_s: for a delete that nobody may answer."""
         c = self.c
         self.rounds += 1
-        self.box, self.may = None, set()
+        self.box, self.may, self.kept = None, set(), False
         try:
             self.box = self.create()
             self.may = {"running", "failed"}
@@ -57,12 +57,16 @@ class Story:
             if c.get(self.box)["state"] != "running":
                 return
             self.may = {"running"}
-            done = c.exec(self.box, ["echo", "hi"], timeout_s=10)
+            done = c.exec(self.box, ["sh", "-c", "echo kept >kept && echo hi"], timeout_s=10)
             assert done.text == "hi\n" or done.end is None, done
+            self.kept = done.text == "hi\n"
             wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 30)  # till then it is not paused
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/limits", {"pids": 300 + self.rounds}))
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
+            self.act("stopped", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/stop"))
+            self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/start"))
+            wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 30)
             self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=end_s))
         except (*GONE, ValueError):
             pass
@@ -86,17 +90,21 @@ class Story:
         wait_for("the link", lambda: linked(c), 30)
         before = numbers(c, self.bystander, self.counting)
         if self.box:
-            wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 60)
+            wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending", "stopping", "starting"), 60)
             got = c.get(self.box)
             # the entrypoint is started when it runs already
             failed = may_fail and got["state"] == "failed" and got["end"]["reason"] == "start_failed"
             assert failed or got["state"] in self.may - {"failed"}, (got, self.may)
+            if got["state"] == "stopped":
+                assert not c.processes(self.box) and not fsck(c)
+                assert self.may >= {"stopped"} and (got := c.call("POST", f"/v1/sandboxes/{self.box}/start"))["state"] == "running"
             assert got["state"] in ("running", "paused") or (got["end"]["reason"] and got["end"]["detail"]), got
             if got["state"] in ("running", "paused"):
                 wait_for("the limits it has", lambda: in_kernel(c, self.box, "pids.max") == str(
                     c.get(self.box)["limits"]["pids"]), 30)
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=30).text == "hi\n"
+                assert not self.kept or c.exec(self.box, ["cat", "kept"], timeout_s=30).text == "kept\n"
         again = self.create()
         assert self.box in (None, again)
         rows = c.call("GET", f"/v1/sandboxes?label=story%3Dstory-{self.rounds}")["sandboxes"]
@@ -141,18 +149,19 @@ def bring_back(c):
 POINTS = {
     "cayd": ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun", "journal:written",
              "journal:committed", "audit:written", "audit:synced", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry",
-             "limits:wanted", "limits:set", "pause:freeze", "pause:thaw", "delete:remove", "recover:loaded", "recover:looked"],
+             "limits:wanted", "limits:set", "pause:freeze", "pause:thaw", "stop:kill", "start:restore", "delete:remove", "recover:loaded", "recover:looked"],
     "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
                    "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",
-                   "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done",
+                   "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done", "stop:synced", "restore:cgroups",
                    "remove:killed", "remove:cgroups", "remove:trashed", "remove:gone", "trash:begun", "trash:disk", "trash:range"],
 }
 # of a build, of a pool and of uploads; test_build.py, test_pool.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
-# which pass of it: the first message is fsck's, and then one for each act of the story
-PASSES = {"journal": range(1, 6), "keeper:message": range(1, 11)}
+# which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
+AGAIN = {p: (1, 2) for p in ("create:started", "create:claim", "start:joined", "start:ran", "remove:killed")}
+PASSES = {"journal": (1, 2, 4, 6, 8), "keeper:message": range(1, 14), **AGAIN}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
          for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
 

@@ -36,7 +36,7 @@ class Operation:
 
     def target(self, **ids):
         path = self.path
-        for noun in ("sandbox", "exec", "image", "tenant", "template", "key", "shell"):
+        for noun in ("sandbox", "exec", "image", "tenant", "template", "key", "shell", "kernel", "ask"):
             path = path.replace("{%s}" % noun, ids.get(noun, noun_id(noun)))
         return words(self.name, path)
 
@@ -55,7 +55,7 @@ OPERATIONS = [Operation(path, method, row) for path, rows in OPENAPI["paths"].it
 
 def noun_id(noun):
     """An id of something that is not there."""
-    two = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "template": "tp", "key": "ky", "shell": "sh"}[noun]
+    two = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "template": "tp", "key": "ky", "shell": "sh", "kernel": "kn", "ask": "ak"}[noun]
     return two + "".join(random.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(24))
 
 
@@ -188,10 +188,10 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
         assert operation.ask(one, whole(operation))[0] == 403, "another sandbox than its own, or none"
     if operation.inside:
         assert operation.ask(one, None if operation.body is None else {"no such member": 1}, exec=noun_id("exec"), sandbox=theirs)[0] \
-            in (200, 400, 404, 409, 426)
+            in ((403,) if operation.name == "sandbox.start" else (200, 400, 404, 409, 426))
         low = asks(daemon, "read", tenants[0], sandbox=theirs)
         assert operation.scope == "read" or operation.ask(low, whole(operation), **own)[0] == 403
-    if operation.name not in ("sandbox.delete", "sandbox.pause", "sandbox.resume"):
+    if operation.name not in ("sandbox.delete", "sandbox.pause", "sandbox.resume", "sandbox.stop", "sandbox.start"):
         assert all_there_is(daemon, tenants) == before
 
 

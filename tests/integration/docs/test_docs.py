@@ -18,6 +18,7 @@ import world
 TOP = pathlib.Path(__file__).parents[3]
 BUILD = os.environ.get("CAY_BUILD", "build/gcc")
 BASE = pathlib.Path(BUILD).resolve().parent / "images/base"
+MORE_IMAGES = {"docs/kernels.md": "code"}
 DOCUMENTS = ["README.md", *sorted(str(p.relative_to(TOP)) for p in (TOP / "docs").glob("*.md"))]
 
 # What is not run here: the beginning of a command, in which document, and why.
@@ -57,7 +58,10 @@ class Node(world.World):
     def start(self):
         super().start()
         self.link.symlink_to(self.run)
-        subprocess.run([self.programs["cay"], "image", "import", "--name", "base", BASE], env=self.variables(), check=True, capture_output=True)
+        self.bring(BASE)
+
+    def bring(self, image):
+        subprocess.run([self.programs["cay"], "image", "import", "--name", image.name, image], env=self.variables(), check=True, capture_output=True)
 
     def stop(self):
         self.link.unlink(missing_ok=True)
@@ -113,6 +117,11 @@ def test_what_it_says_is_so(node, tmp_path, document):
         if language == "json":
             json.loads("\n".join(lines))
     brought(document, tmp_path)
+    if document in MORE_IMAGES:
+        image = BASE.parent / MORE_IMAGES[document]
+        if not image.is_dir():
+            pytest.skip(f"no {image}; `make image NAME={image.name}` makes it")
+        node.bring(image)
     needed = run(node, document, text, tmp_path)
     unneeded = [r for i, r in enumerate(NOT_RUN) if r[1] == document and i not in needed]
     assert not unneeded, "nothing in it begins like that any more"

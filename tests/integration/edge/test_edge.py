@@ -144,7 +144,7 @@ def test_the_authorisation_matrix(own):
     box, who = credentials(own)
     absent = {"sandbox": "sb" + "0" * 23 + "1", "exec": "ex" + "0" * 23 + "1", "image": "im" + "0" * 23 + "1",
               "tenant": "tn" + "0" * 23 + "1", "template": "tp" + "0" * 23 + "1", "key": "ky" + "0" * 23 + "1",
-              "shell": "sh" + "0" * 23 + "1"}
+              "shell": "sh" + "0" * 23 + "1", "kernel": "kn" + "0" * 23 + "1", "ask": "ak" + "0" * 23 + "1"}
     seen, wrong = 0, []
     for name, method, path, scope, body in operations():
         for label, (secret, best) in who.items():
@@ -152,7 +152,7 @@ def test_the_authorisation_matrix(own):
             for noun, ident in absent.items():
                 target = target.replace("{%s}" % noun, ident)
             target = words(name, target)
-            if name == "sandbox.delete" or (name == "group.delete"):
+            if name in ("sandbox.delete", "sandbox.stop", "group.delete"):
                 target = target.replace(box, absent["sandbox"]) + ("?group=none" if name == "group.delete" else "")
             door = own.door(secret)
             if label == "basic":
@@ -165,7 +165,7 @@ def test_the_authorisation_matrix(own):
             elif best is None:
                 expect = code in (401, 429)
             elif best == "token":
-                inside = "{sandbox}" in path and box in target and name not in ("sandbox.limits", "sandbox.token", "sandbox.preview", "sandbox.revoke", "tree.import", "tree.link", "export.create", "egress.put", "egress.cut")
+                inside = "{sandbox}" in path and box in target and name not in ("sandbox.limits", "sandbox.token", "sandbox.preview", "sandbox.revoke", "sandbox.start", "tree.import", "tree.link", "export.create", "egress.put", "egress.patch", "egress.cut")
                 expect = (code not in (401, 403) if inside and ORDER.index(scope) <= 2 else code in (403, 404))
             elif best == "other":
                 # an operator sees that another tenant's sandbox is there, and nothing in it
@@ -823,4 +823,26 @@ def test_of_one_that_is_paused_control_answers(own):
     assert (error["code"], error["message"]) == ("wrong_state", "the sandbox is paused; resume it first"), error
     me.call("POST", f"/v1/sandboxes/{box}/resume")
     assert me.exec(box, ["echo", "back"]).text == "back\n"
+    me.delete(box)
+
+
+def test_of_one_that_is_stopped_control_answers(own):
+    """By the edge as by control: what is open ends with it, and a new run is reached at once; a token does not start it."""
+    me = own.door()
+    box = me.create("tiny", name="resting")
+    token = own.door(me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"])
+    running = me.exec_detached(box, ["sleep", "1000"])
+    open_stream = me.open("GET", f"/v1/sandboxes/{box}/execs/{running}/output?follow=true", timeout_s=60)
+    assert me.call("POST", f"/v1/sandboxes/{box}/stop")["state"] == "stopped"
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        open_stream.read()  # it ends
+    for door in (me, token):
+        with pytest.raises(ApiError) as e:
+            door.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["true"]})
+        error = json.loads(e.value.body)["error"]
+        assert (error["code"], error["message"]) == ("wrong_state", "the sandbox is stopped; start it first"), error
+    refused("permission_denied", token.call, "POST", f"/v1/sandboxes/{box}/start")
+    assert me.get(box)["state"] == "stopped"
+    assert me.call("POST", "/v1/sandboxes/resting/start")["state"] == "running"
+    assert token.exec(box, ["echo", "back"]).text == "back\n"
     me.delete(box)

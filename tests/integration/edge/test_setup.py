@@ -162,13 +162,52 @@ def test_base_is_built_and_a_machine_that_cannot_has_one_all_the_same(machine):
     assert not list(pathlib.Path("/var/tmp").glob("cay-base-*"))
 
 
+def templates(machine):
+    return {t["name"]: t["defaults"]["image"] for t in machine.world.call("GET", "/v1/templates")["templates"]}
+
+
+def test_images_asked_for_are_built_with_their_templates(machine):
+    """Over the base that was built before, once, and by another setup what is missing."""
+    room = builder(machine, 'echo "image $1: a step"', '[ "$1" = base ] || [ -e "${2%/*}/base" ] || exit 7',
+                   '[ "$1" != r ] || { echo the mirror is not there; exit 1; }', 'cp "$0.tar" "$2"')
+    (machine.tmp / "share/cay/images/build.tar").write_bytes(tiny())
+    refused = machine.run("setup", "--yes", "--with", "python,perl", status=2)
+    assert "no image 'perl'" in refused.stderr and not machine.etc("cay").exists()
+    assert machine.steps("--check", "--with", "code", room=room, status=1)[0]["images"] == "todo"
+
+    done = machine.run("setup", "--yes", "--with", "python,code", room=room)
+    assert "image code: a step" in done.stderr and re.search(r"done +images +python [0-9.]+ [KM]iB, code [0-9.]+ [KM]iB; templates", done.stdout), done
+    assert set(names(machine)) == {"base", "python", "code"}
+    assert templates(machine) == {"python": "python", "code": "code", "code-interpreter-v1": "code"}
+    assert machine.run("run", "--template", "code", "--", "echo", "hi").stdout == "hi\n"
+    assert set(machine.steps("--with", "python,code", room=room)[0].values()) == {"ok"}
+    assert "images" not in machine.steps(room=room)[0], "a step that nobody asked for"
+
+    machine.world.call("DELETE", f"/v1/templates/{machine.world.call('GET', '/v1/templates')['templates'][0]['id']}")
+    again, said = machine.steps("--yes", "--with", "python,code", room=room)
+    assert again["images"] == "done" and len(templates(machine)) == 3, said
+    failed, said = machine.steps("--yes", "--with", "r", room=room, status=1)
+    assert failed["images"] == "failed" and failed["sandbox"] == "left" and "r" not in names(machine), said
+    assert not list(pathlib.Path("/var/tmp").glob("cay-base-*"))
+
+
+def test_images_come_from_a_directory(machine):
+    (machine.tmp / "mine").mkdir()
+    (machine.tmp / "mine/node.tar").write_bytes(tiny())
+    machine.run("setup", "--yes", "--images", str(machine.tmp / "mine"), status=2)
+    made, _ = machine.steps("--yes", "--with", "node", "--images", str(machine.tmp / "mine"))
+    assert made["images"] == "done" and templates(machine) == {"node": "node"}
+    failed, said = machine.steps("--yes", "--with", "node,r", "--images", str(machine.tmp / "mine"), status=4)
+    assert failed["images"] == "failed" and "neither r nor r.tar" in str(said)
+
+
 def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
     machine.world.kill_daemon("cayd")
     states, said = machine.steps("--yes", status=8)
     assert states["daemons"] == "failed" and states["image"] == "left" and not said["ok"]
     libexec = pathlib.Path(machine.world.env["CAY_PATHS_INIT"]).parent
     assert said["start"][0].startswith("install -d -m 0770 -o cay-mcp ")
-    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cay-egress", "cayd", "cay-mcp", "cay-edge")]
+    assert [c.split()[-2] for c in said["start"][1:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cay-egress", "cay-broker", "cayd", "cay-mcp", "cay-edge")]
     told = machine.run("setup", "--yes", status=8)
     assert f"  {said['start'][1]}\n" in told.stdout and "run 'cay setup' again" in told.stderr
     machine.world.start_cayd()

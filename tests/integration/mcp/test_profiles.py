@@ -32,7 +32,7 @@ class User:
     def __call__(self, tool, fails=False, **arguments):
         result = self.client.ask("tools/call", {"name": tool, "arguments": arguments})
         self.called.add(tool)
-        assert result["isError"] == fails, result
+        assert result["isError"] == fails, result["content"]
         return "\n".join(b.get("text", b.get("mimeType")) for b in result["content"])
 
     def data(self, tool, **arguments):
@@ -83,6 +83,10 @@ def test_native(user):
     more = re.search(r"read on with output, id (sh\w+), stream stdout, offset (\d+)", words)
     rest = user("output", id=more[1], offset=int(more[2]), limit=100).split("\n[bytes")[0]
     assert rest in everything and len(rest) == 100
+    # code
+    assert user("run_code", code="1").startswith("2\n") and "timeout" in user("run_code", True, code="sleep", timeout=0.2, kernel="b")
+    assert user("run_code", code="1", kernel="b", restart=True).startswith("[the kernel was restarted")
+    assert "unsupported" in user("run_code", True, code="1", language="r")
     # files
     assert user("write", path="a/b.txt", content="one\ntwo\nthree\n") == "created a/b.txt, 14 bytes"
     assert user("read", path="a/b.txt", first=2, limit=1) == "     2\ttwo\n\n[lines 2 to 2 of 3; read on from line 3]"
@@ -105,6 +109,7 @@ def test_native(user):
     cay.wait_for("nobody to listen", lambda: user.client.ask("tools/call", asked)["isError"], 20)
     assert "nothing listens" in user("ports", True, port=8001, wait=0)
     assert re.match(r"http://\S+\.preview\.localhost:\d+/", user("preview", port=8001))
+    assert "No host can be reached" in user("network") and user("network", to="api.example.com").startswith("deny: ")
     # sandboxes
     made = re.match(r"sb\w{24}", user("sandbox_create", name="other", image="tiny", memory_mib=64, cpus=0.5))[0]
     assert user("exec", sandbox="other", command="ls /bin/bash || true").endswith("[exit 0]")
@@ -186,6 +191,9 @@ def test_sandbox_agent(user):
         user.node.call("POST", "/v1/templates", {"name": name, "defaults": {"image": "workshop"}})
     session, other = (user.data("create_session", **a)["session_id"] for a in ({}, {"language": "node"}))
     assert user.data("execute_terminal", session_id=session, command="echo hi; exit 2") == {"stdout": "hi\n", "stderr": "", "exit_code": 2}
+    assert user.data("execute_code", session_id=session, code="1") == {
+        "success": False, "stdout": "", "stderr": "", "result": {"text/plain": "2"}, "error": {"type": "Error", "message": "no", "traceback": "a\nb"},
+        "display_outputs": [{"type": "text/plain", "data": "[image/png of 9 bytes is not shown; it is in /tmp/x.png]"}]}
     user("import_files", session_id=session, files=[{"file_name": "d/x", "file_content": "x"}, {"file_content": "AAE=", "encoding": "base64", "destination": "d/y"}])
     made = user("export_files", True, session_id=session, files=[{"source": "d"}, {"source": "d/y"}, {"source": "none"}])
     tree, file, none = json.loads(made)["files"]
@@ -232,6 +240,11 @@ def test_opensandbox(user):
     user("file_delete", **at, paths=["/workspace/e/y.py"])
     user("file_delete_directories", **at, paths=["/workspace/e", "/workspace/d"])
     assert user.data("command_run", **at, command="ls /workspace")["logs"]["stdout"] == []
+    for _ in range(3):  # this node has no cay-egress; a refusal for that holds no other create back
+        assert "egress_unavailable" in user("sandbox_create", True, image="workshop", network_policy={"defaultAction": "allow"})
+        user("sandbox_kill", sandbox_id=user.data("sandbox_create", image="workshop", network_policy={})["sandbox_id"])
+    policy = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "a..example"}]}
+    assert "egress.rules[0].to: expected a name" in user("sandbox_create", True, image="workshop", network_policy=policy)
     at_port = user.data("sandbox_get_endpoint", **at, port=80)
     assert at_port["endpoint"].endswith(f".preview.localhost:{user.node.port}") and at_port["headers"]["Cay-Preview"]
     assert user.data("sandbox_kill", **at) == {"status": "killed"}

@@ -22,7 +22,7 @@ MODULES = os.environ.get("CAY_NPM", "/opt/npm/node_modules")
 @pytest.fixture(scope="session")
 def node():
     """A whole node that the tests share."""
-    with world.World(BUILD, env={"CAY_EDGE_RATE": "100000"}) as w:
+    with world.World(BUILD, env={"CAY_EDGE_RATE": "100000", "CAY_EGRESS_CA": ""}) as w:  # with a cay-broker
         yield w
 
 

@@ -21,7 +21,8 @@ import sys
 
 TREE = pathlib.Path(__file__).parents[3]
 BUILD, CGROUP = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init", "cay-mcp": "mcp", "cay-pull": "pull", "cay-egress": "egress"}
+PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init", "cay-mcp": "mcp", "cay-pull": "pull", "cay-egress": "egress",
+            "cay-broker": "broker"}
 # What people leave as it was.
 GUESSES = ["", "admin", "cay", "password", "changeme", "default", "operator", "root", "test", "secret", "0" * 56, "cay_00000000_" + "A" * 43]
 
@@ -114,7 +115,7 @@ def files(top):
 
 def main():
     users = install()
-    programs = [start(name, users) for name in ("cay-keeper.service", "cay-pull.service", "cay-egress.service", "cayd.service", "cay-edge@.service", "cay-mcp.service")]
+    programs = [start(name, users) for name in ("cay-keeper.service", "cay-pull.service", "cay-egress.service", "cay-broker.service", "cayd.service", "cay-edge@.service", "cay-mcp.service")]
     tcp = [line.split() for line in sh("ss", "-Hlntu").splitlines()]
     tops = [pathlib.Path(p) for p in ("/var/lib/cay", "/run/cay", "/run/cay-mcp")]
     unix = [str(p) for top in tops for p in top.rglob("*") if p.is_socket()]

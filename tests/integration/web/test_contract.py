@@ -74,9 +74,11 @@ def shape(target):
     word = {"services": "{service}", "processes": "{pid}", "ports": "{port}", "tunnel": "{port}"}.get(parts[4] if len(parts) > 5 else None)
     if word:
         parts[5] = word
+    if len(parts) == 4 and parts[2] == "credentials":
+        parts[3] = "{credential}"
     if len(parts) > 7 and parts[6] == "runs":
         parts[7] = "{run}"
-    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}"}.get(p[:2], p) if len(p) == 26 else p
+    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}", "kn": "{kernel}", "ak": "{ask}"}.get(p[:2], p) if len(p) == 26 else p
                     for p in parts)
 
 
@@ -141,7 +143,7 @@ def walk(me, w):
         me.call("GET", "/v1/sandboxes" + query)
     me.get(box)
     refused("not_found", me, "GET", f"/v1/sandboxes/{absent}")
-    for verb in ("pause", "resume", "resume"):
+    for verb in ("pause", "resume", "resume", "stop", "stop", "start", "start"):
         me.call("POST", f"/v1/sandboxes/{box}/{verb}")
     me.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 900000})
     me.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": None, "c": "d"}})
@@ -152,9 +154,19 @@ def walk(me, w):
     refused("conflict", me, "PUT", f"/v1/sandboxes/{box}/egress?if_generation=1", {})
     me.call("GET", f"/v1/sandboxes/{box}/egress")
     me.call("POST", f"/v1/sandboxes/{box}/egress/check", {"to": "a.example"})
+    me.call("POST", f"/v1/sandboxes/{box}/egress", {"rules": [{"action": "deny", "to": "b.example"}], "remove": ["*"]})
     me.call("GET", f"/v1/sandboxes/{box}/egress/flows")
+    me.call("GET", f"/v1/sandboxes/{box}/egress/log")
     me.call("POST", f"/v1/sandboxes/{box}/egress/cut", {"to": "a.example", "port": 443})
     me.call("GET", "/v1/presets")
+    me.call("GET", "/v1/asks?state=waiting")
+    refused("not_found", me, "GET", "/v1/asks/ak" + "0" * 24)
+    refused("not_found", me, "POST", "/v1/asks/ak" + "0" * 24, {"verdict": "allow"})
+    cay.wait_for("cay-broker", lambda: "cay-broker is connected" in w.log("cayd"), 30)
+    me.call("PUT", "/v1/credentials/walk", {"value": "0123456789abcdef", "hosts": ["api.example.com"], "kind": "header", "header": "X-Key", "env": "KEY"})
+    me.call("GET", "/v1/credentials")
+    me.call("DELETE", "/v1/credentials/walk")
+    refused("not_found", me, "DELETE", "/v1/credentials/walk")
     # commands
     me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; printf '\\377' >&2; exit 3"]})
     refused("not_found", me, "POST", f"/v1/sandboxes/{absent}/execs", {"argv": ["true"]})
@@ -184,6 +196,28 @@ def walk(me, w):
     refused("wrong_state", me, "POST", at + "/interrupt")
     me.call("POST", at + "/runs", {"command": "while :; do :; done", "detach": True})
     me.call("POST", at + "/interrupt")
+    me.call("GET", at)
+    me.call("DELETE", at)
+    refused("not_found", me, "GET", at)
+    # kernels
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/kernels", {"language": "python"})
+    kernel = me.call("POST", f"/v1/sandboxes/{bash}/kernels", {"language": "python", "name": "walk", "env": {"A": "b"}})["id"]
+    at = f"/v1/sandboxes/{bash}/kernels/{kernel}"
+    me.call("GET", f"/v1/sandboxes/{bash}/kernels")
+    run = me.call("POST", at + "/runs", {"code": "1+1", "max_output": 100, "keep": "both", "cwd": "/tmp", "silent": True})
+    assert run["results"][0]["data"] == {"text/plain": "2"} and run["exception"]["traceback"] == ["a", "b"] and run["end"]["exit_code"] == 1
+    run = me.call("POST", f"/v1/sandboxes/{bash}/kernels/runs", {"language": "python", "name": "walk", "code": "1+1", "max_results": 600})
+    assert run["kernel"] == kernel and run["results_dropped"] == 1
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/kernels/runs", {"language": "python", "code": "1"})
+    me.call("GET", at + "/runs")
+    me.call("GET", at + "/runs/1?max_output=10&keep=head")
+    refused("not_found", me, "GET", at + "/runs/9")
+    me.open("GET", at + "/output?stream=stderr").read()
+    refused("wrong_state", me, "POST", at + "/interrupt")
+    refused("wrong_state", me, "POST", at + "/install", {"packages": {"six": ""}})
+    me.call("POST", at + "/runs", {"code": "sleep", "detach": True})
+    me.call("POST", at + "/interrupt")
+    assert me.call("POST", at + "/restart")["restarts"] == 1
     me.call("GET", at)
     me.call("DELETE", at)
     refused("not_found", me, "GET", at)

@@ -13,26 +13,29 @@ import urllib.parse
 
 import cay
 import pytest
+import shell_fixtures
 import world
 from test_contract import behind, prism, process  # noqa: F401
 from routes import routes
 
 OPENAPI = "/v1/openapi.json"
 NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp"}
-SLEEPS = b"#!/bin/sh\nexec sleep 1000\n"
+# A kernel's runner, and a program that runs for long.
+PYTHON = shell_fixtures.RUNNER.replace(b"\n", b'\n[ "$1" = -c ] || exec sleep 1000\n', 1)
 
 # What is sent where bytes are taken.
 BYTES = {"image.import": lambda c: world.tiny(), "tree.put": lambda c: cay.layer([cay.file("a", b"hello")])}
 TEXT = {"file.write": b"hello", "upload.put": b"hello"}  # through Prism, which reads it as text; its size and hash are in the example
-# Where an example cannot do what it says: here nobody named a registry to pull from, nor a domain for previews.
-REFUSED = {"image.pull": (403, "permission_denied"), "sandbox.preview": (422, "unsupported")}
+# Where an example cannot do what it says: here nobody named a registry to pull from, nor a domain for previews, no sandbox has a network, and nothing asks.
+REFUSED = {"image.pull": (403, "permission_denied"), "sandbox.preview": (422, "unsupported"), "kernel.install": (409, "wrong_state"),
+           **{name: (404, "not_found") for name in ("ask.get", "ask.answer")}}
 # What becomes of a connection that stops being HTTP.
 PROTOCOL = {"port.connect": "cay-port"}
 
 
 def base():
     """The image of the examples, as small as can be: their commands are there."""
-    return world.tiny([cay.file("bin/python3", SLEEPS, 0o755), *world.bash()])
+    return world.tiny([cay.file("bin/python3", PYTHON, 0o755), *world.bash()])
 
 
 class Case:
@@ -58,6 +61,13 @@ class Case:
         for noun in ("sandbox", "template"):
             if noun in self.ids and self.name != f"{noun}.delete":
                 self.w.call("DELETE", f"/v1/{noun}{'es' if noun[-1] == 'x' else 's'}/{self.ids[noun]}")
+
+
+def a_credential(c):
+    cay.wait_for("cay-broker", lambda: "cay-broker is connected" in c.w.log("cayd"), 30)
+    if c.name != "credential.put":
+        c.call("PUT", "/v1/credentials/example", {"value": "0123456789abcdef", "hosts": ["api.example.com"]})
+    return "example"
 
 
 def a_service(c):
@@ -91,12 +101,16 @@ MAKE = {
     "pid": a_process,
     "port": a_port,
     "shell": lambda c: c.call("POST", c.at("/shells"), {})["id"],
-    "run": lambda c: str(c.call("POST", c.at(f"/shells/{c['shell']}/runs"), {"command": "true"})["number"]),
+    "kernel": lambda c: c.call("POST", c.at("/kernels"), {"language": "python"})["id"],
+    "run": lambda c: str(c.call("POST", c.at(f"/kernels/{c['kernel']}/runs"), {"code": "1"})["number"]) if c.name.startswith("kernel.") else
+    str(c.call("POST", c.at(f"/shells/{c['shell']}/runs"), {"command": "true"})["number"]),
     "service": a_service,
     "image": lambda c: c.w.image_import(f"i{os.urandom(4).hex()}", cay.layout([cay.file("a", os.urandom(16))]))["id"],
     "tenant": lambda c: c.call("POST", "/v1/tenants", {"name": f"t{os.urandom(4).hex()}"})["id"],
     "key": lambda c: c.call("POST", "/v1/keys", {"tenant": c["tenant"], "name": "example", "scope": "read"})["key"]["id"],
     "template": a_template,
+    "credential": a_credential,
+    "ask": lambda c: "ak" + "0" * 24,
 }
 
 
@@ -138,10 +152,12 @@ BEFORE = {
     "upload.delete": lambda c: c.call("PUT", "/v1/uploads?group=thread-7&name=report.pdf", b"hello"),
     "service.delete": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
     "service.start": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
+    "sandbox.start": lambda c: c.call("POST", c.at("/stop")),
     "sandbox.resume": lambda c: c.call("POST", c.at("/pause")),
     "registry.logout": lambda c: c.call("POST", "/v1/registries", {"registry": "registry.example:5000", "username": "a", "password": "b"}),
     "template.log": built,
     "shell.interrupt": lambda c: c.call("POST", c.at(f"/shells/{c['shell']}/runs"), {"command": "sleep 100", "detach": True}),
+    "kernel.interrupt": lambda c: c.call("POST", c.at(f"/kernels/{c['kernel']}/runs"), {"code": "sleep", "detach": True}),
     "port.proxy": listens,
     "port.app": listens,
     "port.connect": listens,

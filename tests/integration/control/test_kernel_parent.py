@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python kernels that are forked from an interpreter which the sandbox keeps loaded"""
+import contextlib
+import json
+import os
+
+import pytest
+from cay import ApiError, let_pass, wait_for
+from test_kernels import Kernel, texts
+from test_kernels import box as cold_box  # noqa: F401
+from test_pool import filled, now, pool
+from test_templates import put
+
+pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
+WARM = [{"language": "python", "modules": ["numpy", "no_such_module"]}]
+
+
+@pytest.fixture(scope="module")
+def box(daemon, cold_box):  # noqa: F811
+    name = daemon.create("code", limits={"memory_bytes": "2Gi"}, kernels=WARM)
+    forked(daemon, name)
+    yield name
+    daemon.delete(name)
+
+
+def parents(daemon, name):
+    """The pids, as the sandbox sees them, of processes that have the option of a parent and no kernel's cgroup."""
+    rows = daemon.exec(name, ["ps", "-eo", "pid,etimes,args", "--no-headers"], user="0").stdout.decode().splitlines()
+    kernels = {k.get("pid") for k in daemon.call("GET", f"/v1/sandboxes/{name}/kernels")["kernels"]}
+    return [(int(r.split()[0]), int(r.split()[1])) for r in rows if " --parent " in r and int(r.split()[0]) not in kernels]
+
+
+def forked(daemon, name):
+    """Until the parent is ready, kernels start without it."""
+    def one():
+        with Kernel(daemon, name) as k:
+            return k.info()["forked"]
+    wait_for("a kernel that was forked", one, 60)
+
+
+SHOW = "import os, sys, json, signal, resource\n" \
+    "shown = dict(env=dict(os.environ), cwd=os.getcwd(), uid=os.getresuid(), gid=os.getresgid(), groups=os.getgroups(), argv=sys.argv," \
+    " path=sys.path, umask=os.umask(0o22), session=os.getsid(0) == os.getpid(), leader=os.getpgid(0) == os.getpid(), parent=os.getppid()," \
+    " files=resource.getrlimit(resource.RLIMIT_NOFILE), oom=open('/proc/self/oom_score_adj').read(), fds=sorted(os.listdir('/proc/self/fd'))[:3]," \
+    " cpus=sorted(os.sched_getaffinity(0)).__len__(), sigint=str(signal.getsignal(signal.SIGINT))[:24], blocked=str(signal.pthread_sigmask(0, [])))\n" \
+    "print(json.dumps(shown))"
+
+
+def test_it_is_like_one_that_was_started(daemon, box, cold_box):  # noqa: F811
+    """What a cold kernel sees of itself is what a forked one sees."""
+    with Kernel(daemon, cold_box, cwd="/tmp", env={"A": "b", "TZ": "Asia/Tokyo"}) as cold, \
+            Kernel(daemon, box, cwd="/tmp", env={"A": "b", "TZ": "Asia/Tokyo"}) as warm:
+        assert (cold.info()["forked"], warm.info()["forked"]) == (False, True)
+        assert warm.info()["version"] == cold.info()["version"] and warm.info()["implementation"] == cold.info()["implementation"]
+        assert json.loads(warm.run(SHOW)["stdout"]) == json.loads(cold.run(SHOW)["stdout"])
+        run = warm.run("import sys\n'numpy' in sys.modules")
+        assert texts(run) == ["True"] and run["execution_count"] == cold.run("1")["execution_count"]
+
+
+def test_the_claims_variables_reach_a_forked_kernel(daemon, box):
+    with Kernel(daemon, box) as k:
+        shown = json.loads(k.run("import os, json; print(json.dumps(dict(os.environ)))")["stdout"])
+    done = daemon.exec(box, ["env", "-0"])
+    outside = dict(line.split("=", 1) for line in done.stdout.decode().split("\0") if line)
+    assert {key: shown.get(key) for key in outside} == outside
+
+
+@pytest.mark.parametrize("fields", [{"env": {"PYTHONPATH": "/tmp"}}, {"env": {"PATH": "/usr/bin"}}, {"env": {"LD_PRELOAD": ""}},
+                                    {"env": {"A": "b" * 20000}}, {"env": {"HOME": "/tmp"}}, {"user": "root"}])
+def test_another_start_is_not_forked(daemon, box, fields):
+    with Kernel(daemon, box, **fields) as k:
+        assert not k.info()["forked"]
+        key, value = next(iter(fields.get("env", {"USER": "root"}).items()))
+        assert k.run(f"import os; print(os.environ[{key!r}], os.getuid())")["stdout"] == f"{value} {0 if 'user' in fields else 1000}\n"
+
+
+def test_a_directory_that_is_not_there(daemon, box):
+    with pytest.raises(ApiError, match="cannot start in .*/nope.*: No such file or directory") as e:
+        Kernel(daemon, box, cwd="/nope")
+    assert e.value.status == 400 and json.loads(e.value.body)["error"]["field"] == "cwd"
+
+
+DICE = "import random, uuid, os, numpy, tempfile; print(random.random(), numpy.random.rand(), uuid.uuid4(), os.urandom(8).hex(), tempfile.mktemp())"
+
+
+def test_a_hundred_share_nothing(daemon, box):
+    """KRN-05: variables and dice of one are not in another's, and the end of each is its own."""
+    seen = []
+    for n in range(100 if os.environ.get("CAY_FULL") else 20):
+        with Kernel(daemon, box) as k:
+            assert k.info()["forked"], n
+            assert k.run(f"assert 'mine' not in globals()\nmine = {n}")["end"]["exit_code"] == 0
+            seen.append(k.run(DICE)["stdout"].split())
+    for column in zip(*seen):
+        assert len(set(column)) == len(column)
+
+
+def test_ends_are_exact(daemon, box):
+    with contextlib.ExitStack() as all_of:
+        kernels = [all_of.enter_context(Kernel(daemon, box)) for _ in range(4)]
+        assert all(k.info()["forked"] for k in kernels)
+        run = kernels[0].run("import os; os._exit(7)")
+        assert run["end"]["exit_code"] == 7 and kernels[0].info()["end"]["exit_code"] == 7
+        run = kernels[1].run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+        assert run["end"]["signal"] == "SIGSEGV", run
+        assert kernels[2].run("import os; os.system('sleep 1000 &')\n3")["end"]["exit_code"] == 0
+        assert texts(kernels[3].run("1 + 1")) == ["2"]
+        run = kernels[0].run("1 + 1")
+        assert texts(run) == ["2"] and run["restarted"] and kernels[0].info()["forked"]
+    wait_for("the end of a process of a deleted kernel", lambda: not daemon.exec(box, ["pgrep", "-f", "sleep 1000"]).stdout, 10)
+
+
+def test_one_is_killed_for_memory(daemon, box):
+    """The parent and the other kernels stay."""
+    with Kernel(daemon, box) as greedy, Kernel(daemon, box) as other:
+        assert other.run("kept = 1")["end"]["exit_code"] == 0
+        run = greedy.run("hog = []\nwhile True: hog.append(bytearray(b'x') * (64 << 20))")
+        assert run["end"]["reason"] == "oom", run
+        assert texts(other.run("kept")) == ["1"]
+    forked(daemon, box)
+
+
+def test_everything_is_killed(daemon, box):
+    """`kill -9 -1` of the user ends kernels and the parent: each says so, and both come back."""
+    with Kernel(daemon, box) as k, Kernel(daemon, box) as other:
+        before = parents(daemon, box)
+        run = k.run("import os; os.system('kill -9 -1')\nimport signal; signal.pause()")
+        assert len(before) == 1 and run["end"]["signal"] == "SIGKILL" and run["end"]["reason"] != "exit", run
+        wait_for("the other's end", lambda: other.info()["state"] == "ended", 10)
+        assert texts(k.run("1 + 1")) == ["2"]
+        forked(daemon, box)
+        assert [p for p, _ in parents(daemon, box)] != [p for p, _ in before]
+        assert texts(other.run("2 + 2")) == ["4"] and other.info()["forked"]
+
+
+# Runs in the parent when it starts: leaves a process that has its socket and says something every 10 ms.
+FORGER = """import os, select, socket, sys
+if "--parent" in sys.orig_argv and not os.fork():
+    if os.fork():
+        os._exit(0)
+    s = socket.socket(fileno=3)
+    while True:
+        for text in (b"x", b'{"pid": 1}', b"y" * 4000):
+            try:
+                socket.send_fds(s, [text], [0, 1], socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+        select.select([], [], [], 0.01)
+"""
+SITE = ".local/lib/python3.13/site-packages/usercustomize.py"
+
+
+def test_forged_messages(daemon, cold_box):  # noqa: F811
+    """Code of the parent's user speaks to PID 1 in its place: only that user's kernels suffer."""
+    name = daemon.create("code", limits={"memory_bytes": "2Gi"}, kernels=WARM)
+    try:
+        forked(daemon, name)
+        [(pid, _)] = parents(daemon, name)
+        with Kernel(daemon, name) as k:
+            assert not k.run(f"import os, pathlib\nat = pathlib.Path.home() / {SITE!r}\nat.parent.mkdir(parents=True)\n"
+                             f"at.write_text({FORGER!r})\nos.kill({pid}, 9)").get("exception")
+        with Kernel(daemon, name) as k:  # which has the parent started again
+            assert texts(k.run("1 + 1")) == ["2"]
+        wait_for("the forger", lambda: len(parents(daemon, name)) == 2, 60)
+        for _ in range(3):
+            with contextlib.suppress(ApiError), Kernel(daemon, name):
+                pass
+            assert daemon.exec(name, ["echo", "here"]).text == "here\n"
+            with Kernel(daemon, name, user="root") as k:
+                assert texts(k.run("1 + 1")) == ["2"]
+    finally:
+        daemon.delete(name)
+
+
+SEIZE = """import ctypes, os
+system = ctypes.CDLL(None, use_errno=True)
+print(system.ptrace(0x4206, PARENT, None, None), ctypes.get_errno())
+os.kill(PARENT, 9)
+"""
+
+
+def test_a_dead_parent_that_is_held(daemon, box):
+    """The code that traces it does not wait for it, so PID 1 sees that its socket ended, and not its end."""
+    [(pid, _)] = parents(daemon, box)
+    with Kernel(daemon, box) as k:
+        assert k.run(SEIZE.replace("PARENT", str(pid)))["stdout"] == "0 0\n"
+        with Kernel(daemon, box) as other:
+            assert texts(other.run("1 + 1")) == ["2"] and not other.info()["forked"]
+    forked(daemon, box)
+
+
+def test_a_parent_that_does_not_answer(daemon, box):
+    [(pid, _)] = parents(daemon, box)
+    daemon.exec(box, ["kill", "-STOP", str(pid)])
+    with pytest.raises(ApiError, match="before it was ready"):
+        Kernel(daemon, box)
+    with Kernel(daemon, box) as k:
+        assert texts(k.run("1 + 1")) == ["2"]
+    forked(daemon, box)
+
+
+@pytest.mark.parametrize("given, words", [
+    ([{"language": "node"}], "python"), ([{"language": "python", "modules": ["os;import"]}], "os;import.* is not the name of a module"),
+    ([{"language": "python", "modules": ["--parent"]}], "is not the name"), (WARM * 2, "kernels"), ([{}], "language")])
+def test_refused(daemon, cold_box, given, words):  # noqa: F811
+    with pytest.raises(ApiError, match=words) as e:
+        daemon.create("code", kernels=given)
+    assert e.value.status == 400
+
+
+def test_a_pool_has_them_loaded(daemon, cold_box):  # noqa: F811
+    """The parent of a warm sandbox is older than its claim, and what it loads is what the template says."""
+    t = put(daemon, f"kind{os.urandom(3).hex()}", image="code", limits={"memory_bytes": "1Gi"}, kernels=WARM)
+    try:
+        pool(daemon, t, min=1, max=2)
+        filled(daemon, t, 1)
+        let_pass(3)
+        name = daemon.call("POST", "/v1/sandboxes", {"template": t["name"], "env": {"TASK": "7"}})["id"]
+        assert now(daemon, t)["claimed"] == 1
+        [(_, age)] = parents(daemon, name)
+        assert age >= 2
+        forked(daemon, name)
+        with Kernel(daemon, name) as k:
+            assert k.run("import os; print(os.environ['TASK'])")["stdout"] == "7\n"
+        daemon.delete(name)
+        filled(daemon, t, 1)
+        other = daemon.call("POST", "/v1/sandboxes", {"template": t["name"], "kernels": []})["id"]
+        assert now(daemon, t)["claimed"] == 1 and not parents(daemon, other)
+        daemon.delete(other)
+    finally:
+        pool(daemon, t, min=0)
+        daemon.call("DELETE", f"/v1/templates/{t['id']}")
+
+
+def test_the_parent_outlives_cayd(daemon, box):
+    before = parents(daemon, box)
+    daemon.kill_daemon("cayd")
+    daemon.start_cayd()
+    assert [p for p, _ in parents(daemon, box)] == [p for p, _ in before]
+    with Kernel(daemon, box) as k:
+        assert k.info()["forked"]
