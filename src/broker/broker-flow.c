@@ -15,7 +15,7 @@
 #define FLOW_MARK KIB(64)
 #define FLOW_OUT_MAX (FLOW_MARK + 4 * CONN_READ) /* one read on top, as the smallest chunks */
 #define IN_MAX (2 * CONN_READ)                   /* one read on top of where reading stops */
-#define HELD_MAX (CONN_READ + KIB(16))           /* one read behind the longest form of a secret */
+#define HELD_MAX (CONN_READ + 2 * MASK_HELD_MAX) /* one read behind what is held back */
 #define FAILURE_MAX 512
 #define LAST_CHUNK SLICE("") /* the end of a chunked body is a chunk without bytes */
 
@@ -47,7 +47,7 @@ struct broker_flow {
 	char failure[FAILURE_MAX];
 	struct buf in;                 /* bytes behind a request that has no complete reply */
 	struct credential *credential; /* of the request; NULL: none */
-	struct buf held;               /* of its reply: may be the beginning of a secret */
+	struct buf held;               /* of its reply: not searched for the secret yet */
 	struct http_parser request, reply;
 };
 
@@ -358,21 +358,19 @@ static bool broker_flow_ends_with_reply(const struct broker_flow *f)
 }
 
 /* Of a reply to a request with a credential: without the secret. */
-static bool broker_flow_write_masked(struct broker_flow *f, struct slice body)
+static bool broker_flow_pass_held(struct broker_flow *f, bool all)
 {
-	size_t keep;
-	bool ok = buf_append(&f->held, body.p, body.n) >= 0;
+	const struct mask *m = &f->credential->mask;
+	size_t n = all ? f->held.len : mask_release(m, f->held.data, f->held.len);
+	bool ok;
 
-	if (!ok) {
-		broker_flow_close(f);
-		return false;
-	}
-	keep = body.n ? mask_apply(&f->credential->mask, f->held.data, f->held.len) : 0;
-	if (f->held.len > keep)
-		ok = broker_flow_write_body(f, f->inside,
-					    (struct slice){ f->held.data, f->held.len - keep },
-					    f->reply_chunked);
-	buf_consume(&f->held, f->held.len - keep);
+	if (!n)
+		return true;
+	if (all)
+		mask_apply(m, f->held.data, n);
+	ok = broker_flow_write_body(f, f->inside, (struct slice){ f->held.data, n },
+				    f->reply_chunked);
+	buf_consume(&f->held, n);
 	return ok;
 }
 
@@ -380,7 +378,7 @@ static bool broker_flow_write_masked(struct broker_flow *f, struct slice body)
 static void broker_flow_finish_reply(struct broker_flow *f, bool excess)
 {
 	f->replies++;
-	if (f->held.len && !broker_flow_write_masked(f, (struct slice){}))
+	if (f->held.len && !broker_flow_pass_held(f, true))
 		return;
 	if (f->reply_chunked && !broker_flow_write_body(f, f->inside, LAST_CHUNK, true))
 		return;
@@ -406,7 +404,7 @@ static void broker_flow_send_reply_head(struct broker_flow *f)
 		return;
 	}
 	if (f->credential)
-		(void)mask_apply(&f->credential->mask, out.data, out.len);
+		mask_apply(&f->credential->mask, out.data, out.len);
 	f->replying = true;
 	f->reply_chunked = h->framing == HTTP_CHUNKED || h->framing == HTTP_UNTIL_END;
 	(void)broker_flow_write_buf(f, f->inside, &out);
@@ -459,7 +457,8 @@ static bool broker_flow_take_reply(struct broker_flow *f, struct slice *in)
 	} else if (e == HTTP_HEAD_DONE) {
 		broker_flow_send_reply_head(f);
 	} else if (e == HTTP_BODY && f->credential) {
-		(void)broker_flow_write_masked(f, body);
+		if (buf_append(&f->held, body.p, body.n) < 0)
+			broker_flow_close(f);
 	} else if (e == HTTP_BODY) {
 		(void)broker_flow_write_body(f, f->inside, body, f->reply_chunked);
 	} else if (e == HTTP_END && f->reply.head.status == 101) {
@@ -486,6 +485,9 @@ static void on_broker_host_read(struct conn *c, struct slice bytes)
 	}
 	while (broker_flow_take_reply(f, &bytes))
 		;
+	/* once for a read: chunks may have one byte each */
+	if (f->held.len && !f->closing && !f->leaving)
+		(void)broker_flow_pass_held(f, false);
 	broker_flow_set_deadline(f);
 	broker_flow_pace(f);
 }

@@ -7,6 +7,8 @@
 #include "text/percent.h"
 
 #define FORM_MAX KIB(16)
+#define MASK_HELD_MIN KIB(1)
+static_assert(MASK_HELD_MAX >= FORM_MAX);
 
 static int mask_add_form(struct mask *m, struct slice form)
 {
@@ -17,6 +19,8 @@ static int mask_add_form(struct mask *m, struct slice form)
 			return 0;
 	if (m->n == MASK_FORMS_MAX)
 		return -ENOSPC;
+	while (m->held_max < form.n)
+		m->held_max = m->held_max ? 2 * m->held_max : MASK_HELD_MIN;
 	*b = BUF_INIT(FORM_MAX);
 	/* reserved at once: a buffer that grows leaves a copy */
 	if (buf_reserve(b, form.n) < 0 || buf_append(b, form.p, form.n) < 0)
@@ -51,18 +55,41 @@ static int mask_add_base64(struct mask *m, struct slice secret, size_t at, bool 
 	return r;
 }
 
-static int mask_add_percent(struct mask *m, struct slice secret, bool lower)
+/* slash: as it is, which encoders of paths do. */
+static int mask_add_percent(struct mask *m, struct slice secret, bool lower, bool slash)
 {
 	auto_buf text = BUF_INIT(FORM_MAX);
 	int r = buf_reserve(&text, 3 * secret.n);
 
-	if (r >= 0)
-		text.len = percent_encode(secret.p, secret.n, text.data);
+	for (size_t i = 0; r >= 0 && i < secret.n; i++)
+		if (slash && secret.p[i] == '/')
+			text.data[text.len++] = '/';
+		else
+			text.len += percent_encode(secret.p + i, 1, text.data + text.len);
 	for (size_t i = 0; lower && i + 2 < text.len; i++)
 		if (text.data[i] == '%') {
 			text.data[i + 1] = ascii_to_lower(text.data[i + 1]);
 			text.data[i + 2] = ascii_to_lower(text.data[i + 2]);
 		}
+	if (r >= 0)
+		r = mask_add_form(m, (struct slice){ text.data, text.len });
+	buf_wipe(&text);
+	return r;
+}
+
+/* In a text of JSON: some writers escape the slash too. */
+static int mask_add_json(struct mask *m, struct slice secret, bool slash)
+{
+	auto_buf text = BUF_INIT(FORM_MAX);
+	int r = buf_reserve(&text, 2 * secret.n);
+
+	for (size_t i = 0; r >= 0 && i < secret.n; i++) {
+		char c = secret.p[i];
+
+		if (c == '"' || c == '\\' || (slash && c == '/'))
+			text.data[text.len++] = '\\';
+		text.data[text.len++] = c;
+	}
 	if (r >= 0)
 		r = mask_add_form(m, (struct slice){ text.data, text.len });
 	buf_wipe(&text);
@@ -78,9 +105,11 @@ int mask_add(struct mask *m, struct slice secret)
 		if (r >= 0)
 			r = mask_add_base64(m, secret, at, true);
 	}
+	for (int i = 0; r >= 0 && i < 4; i++)
+		r = mask_add_percent(m, secret, i & 1, i & 2);
 	if (r >= 0)
-		r = mask_add_percent(m, secret, false);
-	return r < 0 ? r : mask_add_percent(m, secret, true);
+		r = mask_add_json(m, secret, false);
+	return r < 0 ? r : mask_add_json(m, secret, true);
 }
 
 void mask_fini(struct mask *m)
@@ -92,21 +121,8 @@ void mask_fini(struct mask *m)
 	m->n = 0;
 }
 
-/* How many of the last bytes are the first ones of the form, and not all of it. */
-static size_t mask_form_begins(const struct buf *form, const char *p, size_t n)
+void mask_apply(const struct mask *m, char *p, size_t n)
 {
-	size_t most = n < form->len - 1 ? n : form->len - 1;
-
-	for (size_t k = most; k; k--)
-		if (memcmp(p + n - k, form->data, k) == 0)
-			return k;
-	return 0;
-}
-
-size_t mask_apply(const struct mask *m, char *p, size_t n)
-{
-	size_t held = 0;
-
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct buf *form = &m->forms[i];
 		char *at = p;
@@ -116,10 +132,25 @@ size_t mask_apply(const struct mask *m, char *p, size_t n)
 			at += form->len;
 		}
 	}
-	for (unsigned i = 0; i < m->n; i++) {
-		size_t k = mask_form_begins(&m->forms[i], p, n);
+}
 
-		held = k > held ? k : held;
-	}
-	return held;
+static size_t mask_printable_end(const char *p, size_t n, size_t most)
+{
+	size_t run = 0;
+
+	while (run < n && run < most && p[n - run - 1] >= ' ' && p[n - run - 1] <= '~')
+		run++;
+	return run;
+}
+
+size_t mask_release(const struct mask *m, char *p, size_t n)
+{
+	size_t held = mask_printable_end(p, n, m->held_max), ready = n - held;
+
+	/* each release looks at what is held too, so it must be worth it */
+	if (held == m->held_max && ready < m->held_max)
+		return 0;
+	if (ready)
+		mask_apply(m, p, n);
+	return ready;
 }

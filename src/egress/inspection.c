@@ -213,17 +213,9 @@ static struct slice inspection_policy(const struct inspection *i)
 	return (struct slice){ i->conf.sandbox->policy.data, i->conf.sandbox->policy.len };
 }
 
-static struct egress_verdict inspection_judge(const struct inspection *i, struct slice method,
-					      struct slice target, struct slice *ret_credential)
+static struct egress_verdict inspection_apply_answer(const struct inspection *i,
+						     struct egress_verdict v)
 {
-	auto_buf path = BUF_INIT(HTTP_TARGET_MAX);
-	struct egress_request rq = { .method = method };
-	struct egress_verdict v;
-
-	if (egress_path_decode(target, &path) == 0)
-		rq.path = (struct slice){ path.data, path.len };
-	v = egress_judge_request(inspection_policy(i), i->conf.name, i->conf.port, &rq,
-				 ret_credential);
 	if (v.action == EGRESS_ASK && i->conf.approved)
 		v.action = EGRESS_ALLOW;
 	return v;
@@ -235,8 +227,10 @@ bool inspection_is_allowed(struct inspection *i, struct egress_verdict *ret)
 
 	if (!i->asked || i->leaving || i->closing)
 		return true;
-	*ret = inspection_judge(i, slice_of(i->method),
-				(struct slice){ i->target.data, i->target.len }, &credential);
+	*ret = inspection_apply_answer(
+		i,
+		request_judge(inspection_policy(i), i->conf.name, i->conf.port, slice_of(i->method),
+			      (struct slice){ i->target.data, i->target.len }, &credential));
 	return ret->action == EGRESS_ALLOW;
 }
 
@@ -294,10 +288,15 @@ static void inspection_take_head(struct inspection *i)
 	const char *why = request_refusal(h, i->conf.name, i->conf.port);
 	struct egress_verdict v = { .action = EGRESS_DENY, .rule = -1 };
 	struct slice credential = {};
+	bool by_header = false;
 
 	if (!why) {
-		v = inspection_judge(i, h->method, h->target, &credential);
-		why = v.action == EGRESS_ALLOW ? NULL : "request_denied";
+		v = inspection_apply_answer(i, request_judge_head(inspection_policy(i),
+								  i->conf.name, i->conf.port, h,
+								  &credential, &by_header));
+		why = v.action == EGRESS_ALLOW ? NULL
+		      : by_header              ? "denied_by_header"
+					       : "request_denied";
 	}
 	if (!why) {
 		inspection_pass_head(i, credential);

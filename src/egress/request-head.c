@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "egress/request-head.h"
 
+#include "egress/request-terms.h"
+
 #define SHOWN_MAX 200 /* of a target, in a reply */
+#define METHOD_MAX 64
+static_assert(EGRESS_ALLOW < EGRESS_ASK && EGRESS_ASK < EGRESS_DENY);
 
 /* Of one connection, or written here; in lower case. */
 static const char *const left_out[] = {
@@ -40,6 +44,64 @@ const char *request_refusal(const struct http_head *h, const struct host_name *n
 							slice_eq(h->method, SLICE("OPTIONS")))))
 		return "not_http";
 	return NULL;
+}
+
+struct egress_verdict request_judge(struct slice policy, const struct host_name *name,
+				    uint16_t port, struct slice method, struct slice target,
+				    struct slice *ret_credential)
+{
+	auto_buf path = BUF_INIT(HTTP_TARGET_MAX);
+	struct egress_request rq = { .method = method };
+
+	if (egress_path_decode(target, &path) == 0)
+		rq.path = (struct slice){ path.data, path.len };
+	return egress_judge_request(policy, name, port, &rq, ret_credential);
+}
+
+static const struct {
+	const char *name;
+	bool is_method; /* or else a target */
+} replacing_headers[] = {
+	{ "x-http-method-override", true }, { "x-http-method", true },
+	{ "x-method-override", true },      { "x-original-url", false },
+	{ "x-rewrite-url", false },
+};
+
+/* Servers that honour such a header do not care for capitals in a method.  One that is too long is
+ * that of no rule. */
+static struct slice method_to_upper(struct slice method, char to[static METHOD_MAX])
+{
+	for (size_t i = 0; i < method.n && i < METHOD_MAX; i++)
+		to[i] = ascii_is_lower(method.p[i]) ? (char)(method.p[i] - 0x20) : method.p[i];
+	return (struct slice){ to, method.n < METHOD_MAX ? method.n : METHOD_MAX };
+}
+
+struct egress_verdict request_judge_head(struct slice policy, const struct host_name *name,
+					 uint16_t port, const struct http_head *h,
+					 struct slice *ret_credential, bool *ret_by_header)
+{
+	struct egress_verdict v =
+		request_judge(policy, name, port, h->method, h->target, ret_credential);
+
+	for (size_t i = 0; i < h->n_headers; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(replacing_headers); k++) {
+			const bool is_method = replacing_headers[k].is_method;
+			struct slice value = h->headers[i].value, ignored;
+			struct egress_verdict other;
+			char method[METHOD_MAX];
+
+			if (!http_equals_nocase(h->headers[i].name, replacing_headers[k].name))
+				continue;
+			other = request_judge(policy, name, port,
+					      is_method ? method_to_upper(value, method)
+							: h->method,
+					      is_method ? h->target : value, &ignored);
+			if (other.action > v.action) {
+				v = other;
+				*ret_by_header = true;
+			}
+		}
+	return v;
 }
 
 static int request_write_framing(const struct http_head *h, struct buf *ret)

@@ -119,7 +119,8 @@ def requests(net):
 
 def test_a_request_that_is_allowed(node, net, box):
     one = box(rule(methods=["GET", "HEAD"], paths=["/v1/*"]))
-    status, text, error = curl(node, one, HTTPS + "api.example.com/v1/a?b=c", "-H", "X-One: two")
+    status, text, error = curl(node, one, HTTPS + "api.example.com/v1/a?b=c", "-H", "X-One: two",
+                               "-H", "X-HTTP-Method-Override: get", "-H", "X-Original-URL: /v1/b")
     assert (status, text) == (200, "you said GET /v1/a?b=c HTTP/1.1 "), error
     lines, seen = requests(net)
     assert lines == [b"GET /v1/a?b=c"] and b"\r\nHost: api.example.com\r\n" in seen and b"X-One: two" in seen
@@ -134,6 +135,10 @@ def test_a_request_that_is_allowed(node, net, box):
     (["--path-as-is", HTTPS + "api.example.com/v1/..%2fadmin"], "request_denied"),
     (["--path-as-is", HTTPS + "api.example.com/v1/..;/admin"], "request_denied"),
     (["--path-as-is", HTTPS + "api.example.com//v1/a"], "request_denied"),
+    (["-H", "X-HTTP-Method-Override: delete", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
+    (["-H", "x-method-override: DELETE", "-H", "X-Method-Override: GET", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
+    (["-H", "X-Original-URL: /admin", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
+    (["-H", "X-Rewrite-URL: admin", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
     (["-H", "Host: other.example.com", HTTPS + "api.example.com/v1/a"], "other_host"),
     (["-H", "Host: api.example.com:8443", HTTPS + "api.example.com/v1/a"], "other_port"),
 ])
