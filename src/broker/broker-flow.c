@@ -15,7 +15,7 @@
 #define FLOW_MARK KIB(64)
 #define FLOW_OUT_MAX (FLOW_MARK + 4 * CONN_READ) /* one read on top, as the smallest chunks */
 #define IN_MAX (2 * CONN_READ)                   /* one read on top of where reading stops */
-#define HELD_MAX (CONN_READ + 2 * MASK_HELD_MAX) /* one read behind what is held back */
+#define HELD_MAX (CONN_READ + 2 * MASK_HELD_MAX) /* one read behind the bytes held back */
 #define FAILURE_MAX 512
 #define LAST_CHUNK SLICE("") /* the end of a chunked body is a chunk without bytes */
 

@@ -147,7 +147,7 @@ size_t mask_release(const struct mask *m, char *p, size_t n)
 {
 	size_t held = mask_printable_end(p, n, m->held_max), ready = n - held;
 
-	/* each release looks at what is held too, so it must be worth it */
+	/* each release searches the held bytes too, so it must be worth it */
 	if (held == m->held_max && ready < m->held_max)
 		return 0;
 	if (ready)

@@ -6,7 +6,8 @@
  *
  * Found are the secret itself, its base64 in both alphabets wherever it begins in a longer text,
  * its percent-encoding and its form in JSON.  Each is overwritten with as many '*', so no length
- * changes.  A host that transforms the secret in another way is not stopped: it was trusted with it.
+ * changes.  A host that transforms the secret in another way is not stopped: it was trusted with
+ * it.
  *
  * Where a reply is split must not depend on the secret: a sandbox that sees a byte come later would
  * know that it continues the secret, and could try all bytes for the next.  Secrets are

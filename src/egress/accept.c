@@ -7,6 +7,12 @@
 
 #define DNS_PORT 53
 
+bool egress_sandbox_pace_flow(struct egress_sandbox *sb)
+{
+	return pace_take(&sb->flow_pace, clk_boot_ns(sb->egress->clk), sb->limits.new_per_s,
+			 2 * sb->limits.new_per_s);
+}
+
 /* There is always a descriptor left to accept and refuse with: a listener that cannot be read would
  * keep the loop busy. */
 static bool egress_sandbox_may_begin_flow(struct egress_sandbox *sb)
@@ -16,8 +22,7 @@ static bool egress_sandbox_may_begin_flow(struct egress_sandbox *sb)
 	return sb->n_flows < sb->limits.flows && e->n_flows < e->flows_max &&
 	       !egress_sandbox_is_used_up(sb) &&
 	       e->tenants[egress_sandbox_tenant_slot(sb)].n_flows <= e->flows_max / 4 &&
-	       pace_take(&sb->flow_pace, clk_boot_ns(e->clk), sb->limits.new_per_s,
-			 2 * sb->limits.new_per_s);
+	       egress_sandbox_pace_flow(sb);
 }
 
 /* One at a time: the loop calls again while there are more, and others get their turn. */

@@ -10,6 +10,7 @@
 #include "wire/egress-message.h"
 
 /* Two records of each connection would be two fdatasync, which take as long as all the rest. */
+#define NAME_SHOWN_MAX 80
 #define GATHER_NS (5 * NS_PER_MS)
 
 struct decision_log {
@@ -38,6 +39,8 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 	struct audit_record rec = {};
 	struct cay_err err = {};
 	char peer[ADDRESS_TEXT_MAX] = "", rule[48] = "";
+	/* of a long name the beginning, which its owner can choose freely */
+	size_t len = strlen(d->name), cut = len > NAME_SHOWN_MAX ? len - NAME_SHOWN_MAX : 0;
 	int n;
 
 	if (audit_slot_reserve(e->decisions->audit, &err) < 0)
@@ -55,10 +58,10 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 					   egress_layer_names[d->verdict.layer], d->verdict.rule);
 	if (n > 0 && (size_t)n < sizeof(rule))
 		n = snprintf(rec.detail, sizeof(rec.detail),
-			     "%.80s:%u by %s, %llu up, %llu down, %llu more", d->name, d->port,
-			     rule, (unsigned long long)d->up, (unsigned long long)d->down,
-			     (unsigned long long)d->more);
-	(void)n; /* the end of a long name is left out */
+			     "%s%s:%u by %s, %llu up, %llu down, %llu more", cut ? "..." : "",
+			     d->name + cut, d->port, rule, (unsigned long long)d->up,
+			     (unsigned long long)d->down, (unsigned long long)d->more);
+	(void)n; /* where all numbers are large, the last are left out */
 	decision_append_way(d, rec.detail, sizeof(rec.detail));
 	if (!audit_append(e->decisions->audit, &rec, true, NULL, NULL))
 		return false;

@@ -233,6 +233,8 @@ void flow_move_again(struct flow *f);
 					    const struct egress_limits *limits);
 /* Whether it has moved all the bytes that it may. */
 bool egress_sandbox_is_used_up(const struct egress_sandbox *sb);
+/* Whether one more may begin now (accept.c). */
+[[nodiscard]] bool egress_sandbox_pace_flow(struct egress_sandbox *sb);
 /* All that its connections move counts from now on. */
 void egress_sandbox_meter_tunnel(struct egress_sandbox *sb, struct tunnel *t);
 /* The same for bytes that are not moved by a tunnel: whether some may be taken from the program (0)

@@ -15,7 +15,7 @@ void flow_leave_dial(struct flow *f)
 	f->outside = NULL;
 }
 
-static void flow_dial_next(struct flow *f)
+void flow_dial_next(struct flow *f)
 {
 	f->state = EGRESS_FLOW_CONNECTING;
 	while (f->n_dials < f->to.n && f->n_dials < DIALS_MAX)
@@ -103,7 +103,7 @@ static void flow_connect(struct flow *f)
 	else if (f->by_proxy)
 		flow_proxy_start(f);
 	else
-		flow_dial_next(f);
+		flow_dial_unless_proxy(f);
 }
 
 static void on_flow_resolved(void *arg, const struct resolved *what)

@@ -5,7 +5,14 @@
 static void on_flow_inspection_dial(void *arg)
 {
 	struct flow *f = arg;
+	struct egress_sandbox *sb = f->sandbox;
 
+	/* the first counted when it was accepted */
+	if (f->dialled && !egress_sandbox_pace_flow(sb)) {
+		flow_cut(f, "too_many");
+		return;
+	}
+	f->dialled = true;
 	f->to = (struct resolved){};
 	f->n_dials = 0;
 	flow_resolve(f);

@@ -221,19 +221,61 @@ void flow_proxy_ask(struct flow *f)
 		(void)uv_timer_start(&f->timer, on_flow_proxy_timeout, REPLY_MS, 0);
 }
 
+static void flow_cut_if_to(struct flow *f, const struct resolved *proxy)
+{
+	for (unsigned i = 0; i < proxy->n && !f->cut; i++)
+		if (flow_has_address(f, proxy->addresses[i]))
+			flow_cut(f, "address_of_proxy");
+}
+
 static void on_flow_proxy_resolved(void *arg, const struct resolved *what)
 {
 	struct flow *f = arg;
 
 	if (!f->ended && !f->cut) {
 		f->proxy->at = *what;
-		for (unsigned i = 0; i < what->n && !f->cut; i++)
-			if (flow_has_address(f, what->addresses[i]))
-				flow_cut(f, "address_of_proxy");
+		flow_cut_if_to(f, what);
 		if (!f->cut)
 			flow_proxy_dial(f);
 	}
 	flow_release(f);
+}
+
+/* Where the proxy is unknown, no host can be told from it. */
+static void on_flow_proxy_found(void *arg, const struct resolved *what)
+{
+	struct flow *f = arg;
+
+	if (!f->ended && !f->cut) {
+		if (what->outcome != RESOLVED)
+			flow_cut(f, "proxy_unreachable");
+		flow_cut_if_to(f, what);
+		if (!f->cut)
+			flow_dial_next(f);
+	}
+	flow_release(f);
+}
+
+/* Resolve the name of the proxy for the flow. */
+static void flow_resolve_proxy(struct flow *f, resolve_fn *found)
+{
+	f->holds++;
+	f->state = EGRESS_FLOW_RESOLVING;
+	(void)uv_timer_stop(&f->timer);
+	if (resolve_start(f->sandbox, &f->sandbox->egress->proxy.at.name, found, f) < 0) {
+		f->holds--;
+		flow_cut(f, "proxy_unreachable");
+	}
+}
+
+void flow_dial_unless_proxy(struct flow *f)
+{
+	const struct upstream_proxy *proxy = &f->sandbox->egress->proxy;
+
+	if (proxy->set && proxy->at.kind == EGRESS_TO_NAME)
+		flow_resolve_proxy(f, on_flow_proxy_found);
+	else
+		flow_dial_next(f);
 }
 
 void flow_proxy_start(struct flow *f)
@@ -254,13 +296,7 @@ void flow_proxy_start(struct flow *f)
 		flow_proxy_dial(f);
 		return;
 	}
-	f->holds++;
-	f->state = EGRESS_FLOW_RESOLVING;
-	(void)uv_timer_stop(&f->timer);
-	if (resolve_start(f->sandbox, &to->at.name, on_flow_proxy_resolved, f) < 0) {
-		f->holds--;
-		flow_cut(f, "proxy_unreachable");
-	}
+	flow_resolve_proxy(f, on_flow_proxy_resolved);
 }
 
 static int proxy_read_login(struct egress *e, struct cay_err *err)

@@ -17,6 +17,7 @@ struct flow {
 	struct flow *prev, *next; /* of the sandbox */
 	unsigned holds;           /* handles and callbacks that refer to it */
 	bool ended, cut, hides_name, by_proxy;
+	bool dialled;  /* for a request that was read */
 	bool approved; /* where the policy asks */
 	bool guarded;  /* by host-guard.h */
 	enum egress_flow_state state;
@@ -55,6 +56,7 @@ void on_flow_copied(void *arg);
 
 /* flow-dial.c: the name becomes addresses, one of them is dialled, bytes are copied. */
 void flow_resolve(struct flow *f);
+void flow_dial_next(struct flow *f);
 void flow_leave_dial(struct flow *f);
 /* Dial this address; its connection or the timer follows. */
 [[nodiscard]] int flow_dial_open(struct flow *f, const uint8_t *address, uint16_t port);
@@ -64,6 +66,8 @@ void flow_dial_take(struct flow *f);
 /* flow-proxy.c: through the proxy of the node */
 bool flow_goes_through_proxy(const struct flow *f);
 bool flow_is_to_proxy(const struct flow *f);
+/* One that does not go through it: dial the host, unless one of its addresses is the proxy's. */
+void flow_dial_unless_proxy(struct flow *f);
 void flow_proxy_start(struct flow *f);
 /* Dial it, after another of its addresses has failed; it is connected: ask it for the host. */
 void flow_proxy_dial(struct flow *f);

@@ -11,6 +11,7 @@
 #include "cayd/egress/policy.h"
 #include "cayd/tenant/api-key.h"
 
+#define TELL_AGAIN_NS (60 * NS_PER_S)
 #define DECIDERS_MAX 64          /* of a tenant */
 #define MARGIN_NS (5 * NS_PER_S) /* so much later than cay-egress a row expires here */
 #define SWEEP_NS NS_PER_S
@@ -332,6 +333,9 @@ static void ask_begin(struct sandbox *sb, const struct egress_ask *ask, const ch
 	const bool held = ask->event != EGRESS_ASK_REFUSED, again = ask->event == EGRESS_ASK_AGAIN;
 	struct ask *a = ask_table_get(&c->asks->table, &target, asks_now(c));
 	const bool was_waiting = a && a->state == ASK_WAITING;
+	/* a program may try again and again while no client can answer */
+	const bool was_told = a && a->state == ASK_NOBODY && a->told_ns &&
+			      clk_boot_ns(c->clk) < a->told_ns + TELL_AGAIN_NS;
 	/* after a start of cayd, deciders have yet to come back */
 	const bool late = clk_boot_ns(c->clk) > c->asks->started_ns + DECIDER_GRACE_NS;
 	const bool nobody = held && !asks_have_decider(sb) && (!again || late);
@@ -350,7 +354,8 @@ static void ask_begin(struct sandbox *sb, const struct egress_ask *ask, const ch
 		ask_change(c, a, ASK_NOBODY);
 		ask_end_unanswered(sb, ask);
 	}
-	if (held && !was_waiting) {
+	if (held && !was_waiting && !was_told) {
+		a->told_ns = clk_boot_ns(c->clk);
 		ask_tell(c, a, false);
 		deciders_reply(c, &a->of->id);
 	}

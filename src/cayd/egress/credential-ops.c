@@ -6,6 +6,7 @@
 #include "cayd/core/handlers.h"
 #include "cayd/egress/broker-link.h"
 #include "cayd/egress/credential-store.h"
+#include "cayd/tenant/tenant.h"
 #include "egress/host-name.h"
 #include "text/base64.h"
 
@@ -221,14 +222,22 @@ static void credential_put(struct cayd *c, struct request *rq, const struct cred
 	broker_link_put(c, stored, on_credential_put, w);
 }
 
+static int credential_take_turn(struct cayd *c, const struct request *rq, struct cay_err *err)
+{
+	if (tenant_take_credential(c, &rq->actor.tenant))
+		return 0;
+	return cay_fail(err, CAY_E_RATE, "this tenant changes more than %d credentials a second",
+			CREDENTIALS_PER_S);
+}
+
 void op_credential_put(struct cayd *c, struct request *rq)
 {
 	const struct credential_put *q = rq->body;
 	struct credential_row *row = calloc(1, sizeof(*row));
 	struct cay_err err = {};
 
-	if (row)
-		(void)credential_row_create(c, rq, row, &err);
+	if (row && credential_row_create(c, rq, row, &err) >= 0)
+		(void)credential_take_turn(c, rq, &err);
 	str_wipe(q->value);
 	if (!row)
 		request_no_memory(rq);
@@ -284,7 +293,7 @@ void op_credential_delete(struct cayd *c, struct request *rq)
 		return;
 	}
 	gone = *row;
-	if (credential_store_remove(c, row, &err) < 0) {
+	if (credential_take_turn(c, rq, &err) < 0 || credential_store_remove(c, row, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}

@@ -23,7 +23,7 @@ struct tenant_row {
 	struct tenant_info info;
 	struct arena arena;
 	bool saved, deleting;
-	uint64_t next_create_ns; /* grant_take_turn() */
+	uint64_t next_create_ns, next_credential_ns; /* grant_take_turn() */
 	bool updating, policy_changes;
 	struct tenant_version before; /* what the journal has while it is written */
 };
@@ -69,6 +69,14 @@ bool tenant_take_create(struct cayd *c, const struct id *id)
 
 	return !r || !q.has_creates ||
 	       grant_take_turn(&r->next_create_ns, q.creates_per_s, clk_boot_ns(c->clk));
+}
+
+bool tenant_take_credential(struct cayd *c, const struct id *id)
+{
+	struct tenant_row *r = tenant_find(c->tenants, id);
+
+	return !r ||
+	       grant_take_turn(&r->next_credential_ns, CREDENTIALS_PER_S, clk_boot_ns(c->clk));
 }
 
 bool tenant_exists(const struct cayd *c, const struct id *id)

@@ -17,6 +17,9 @@
 const struct tenant_info *tenant_get_info(const struct cayd *c, const struct id *id);
 /* Whether one more create is within its quota of creates per second; counts it. */
 bool tenant_take_create(struct cayd *c, const struct id *id);
+/* Each change of a credential writes and syncs the file of all of them. */
+#define CREDENTIALS_PER_S 20
+[[nodiscard]] bool tenant_take_credential(struct cayd *c, const struct id *id);
 /* Whether it exists and is not being deleted. */
 bool tenant_exists(const struct cayd *c, const struct id *id);
 /* Refuse what several tenants may do only where a quota limits the disk of each sandbox. */

@@ -44,6 +44,7 @@ struct ask {
 	uint64_t generation;
 	uint64_t since_ns, changed_ns, until_ns; /* wall time; until_ns of the answer, 0: no end */
 	uint64_t expires_ns; /* boot clock: nothing waits after it, whatever was reported */
+	uint64_t told_ns;    /* boot clock: of the last event */
 	uint64_t seq;        /* of the last change of state, among those of its tenant */
 };
 

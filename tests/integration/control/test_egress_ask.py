@@ -171,7 +171,7 @@ def test_the_very_connection_goes_on(node, net, box):
         wait_for("its echo", lambda: "hello" in text(node, one, NAME, PORT), 30)
         assert net.connections() == [(DB, PORT, b"hello\n")] and left(net) == {(DB, PORT)}
         assert [f["state"] for f in flows(node, one)] == ["open"]
-        assert "answered" in [d["outcome"] for d in decisions(node) if d["target"] == one and d["op"] == "connect"]
+        wait_for("its record", lambda: "answered" in [d["outcome"] for d in decisions(node) if d["target"] == one and d["op"] == "connect"], 30)
         # once: the next one asks again, and this one stays open
         hold(node, one, NAME, PORT, "echo second")
         row = row_of(node, one)
@@ -216,7 +216,6 @@ def test_without_anyone_to_ask(node, net, box):
     hold(node, one, NAME, PORT)
     wait_for("its end", lambda: "over" in text(node, one, NAME, PORT), 60)
     assert [(kind, e["state"]) for kind, e in ask_events(stream, 1)] == [("egress.asked", "nobody")], "it waited"
-    stream.close()
     row = row_of(node, one, "nobody")
     assert row["count"] == 1 and row["waiting"] == 0
     reader = asks(node, "read", node.get(one)["tenant"])
@@ -228,6 +227,8 @@ def test_without_anyone_to_ask(node, net, box):
     assert [d["outcome"] for d in decisions(node) if d["target"] == one] == ["nobody_to_ask"] * 2
     # the row can still become a rule
     assert answer(node, row, remember="sandbox")["state"] == "allowed"
+    assert [kind for kind, _ in ask_events(stream, 1)] == ["egress.answered"], "a second connection to the same is no news"
+    stream.close()
     assert dial(node, one, NAME, PORT)[0].startswith("this is")
 
 

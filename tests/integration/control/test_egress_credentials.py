@@ -19,6 +19,7 @@ import pytest
 import tlshost
 from cay import ApiError, wait_for
 from conftest import BUILD
+from test_egress import decisions
 from test_tenants import asks
 
 API, EVIL = "93.184.2.1", "93.184.2.2"
@@ -152,6 +153,17 @@ def test_NET_14_two_credentials_on_one_connection(node, hosts):
     node.delete(one)
 
 
+def test_each_connection_to_the_host_counts(node, hosts):
+    """Where two credentials take turns, one connection of a program is many to the host: these may begin as often as others."""
+    one = node.create("curl", egress={"rules": [{"action": "allow", "to": "api.lab.example", "credential": name, "paths": [path]}
+                                                for name, path in (("api", "/echo/a"), ("git", "/echo/b"))], "limits": {"new_per_s": 1}})
+    hosts.asked()
+    code, _, _ = run(node, one, "curl -sS https://api.lab.example/echo/{a,b}{,?2,?3,?4,?5,?6}" + " https://api.lab.example/echo/{a,b}" * 6)
+    assert code != 0 and 2 <= len(hosts.asked()) < 20
+    wait_for("a record", lambda: [d for d in decisions(node) if d.get("target") == one and d["outcome"] == "too_many"], 30)
+    node.delete(one)
+
+
 KEY_ID, KEY = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SIGNS = "--aws-sigv4 aws:amz:eu-west-1:s3"
 
@@ -238,6 +250,20 @@ def test_NET_14b_another_tenant_cannot_name_it(node):
         with pytest.raises(ApiError) as e:
             node.create("curl", egress={"rules": [wrong]})
         assert e.value.code == "invalid_argument" and json.loads(e.value.body)["error"]["field"] == "egress.rules[0].credential"
+
+
+def test_a_tenant_changes_a_few_a_second(node):
+    """Each change syncs a file of all tenants."""
+    other = asks(node, "write", node.call("POST", "/v1/tenants", {"name": "hasty"})["id"])
+    refused = 0
+    for _ in range(200):
+        try:
+            other.call("PUT", "/v1/credentials/one", {"value": SECRET, "hosts": ["api.lab.example"]})
+        except ApiError as e:
+            assert e.status == 429 and "credentials a second" in str(e)
+            refused += 1
+    assert refused > 0
+    node.call("PUT", "/v1/credentials/two", {"value": SECRET, "hosts": ["api.lab.example"]})
 
 
 def test_git_clones_and_pushes(node, hosts, box):

@@ -188,6 +188,16 @@ def test_the_log_lists_the_decisions_about_a_sandbox(node, net, box):
         assert e.value.code == "invalid_argument"
 
 
+def test_the_record_of_a_long_name_has_its_end(node, net, box):
+    """Its owner can choose the beginning: a file that had only that would name another host."""
+    one = box(allow("db.example.com", ports=[5432]))
+    name = "www.example.com." * 5 + "evil.test"
+    dial(node, one, name, 443)
+    wait_for("its record", lambda: [d for d in decisions(node) if d.get("target") == one], 30)
+    assert {d["detail"].split(" by ")[0].split(":")[0] for d in decisions(node) if d.get("target") == one} == {"..." + name[-80:]}
+    assert {d["name"] for d in log(node, one)["decisions"]} == {name}
+
+
 def test_a_reader_waits_for_the_next_decision(node, net, box):
     one = box(allow("db.example.com", ports=[5432]))
     dial(node, one, "db.example.com", 5432)

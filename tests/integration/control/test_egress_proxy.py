@@ -150,11 +150,14 @@ def test_a_proxy_that_is_public_cannot_be_talked_to(net, files):
         assert proxy.asked() == []
         assert dial(node, one, "db.example.com", 5432)[0] and proxy.asked() == [f"{DB}:5432"]
         node.delete(one)
-    with httpproxy.Proxy(net, files / "log", [(PUBLIC, PORT)]) as proxy, node_behind("named.example.com") as node:
+    with httpproxy.Proxy(net, files / "log", [(PUBLIC, PORT)]) as proxy, \
+            node_behind("named.example.com", CAY_EGRESS_NO_PROXY=f"excepted.example.com {PUBLIC}/32") as node:
         net.set_name("named.example.com", [PUBLIC])
+        net.set_name("excepted.example.com", [PUBLIC])
         one = node.create("tiny", egress=ALL)
-        assert not dial(node, one, "alias-of-proxy.example.com", PORT)[0]
-        wait_for_reasons(node, one, "address_of_proxy")
+        for to in ("alias-of-proxy.example.com", "excepted.example.com", PUBLIC):
+            assert not dial(node, one, to, PORT, "CONNECT 10.1.2.3:5432 HTTP/1.1")[0]
+        wait_for_reasons(node, one, *["address_of_proxy"] * 3)
         assert proxy.asked() == []
         node.delete(one)
 
