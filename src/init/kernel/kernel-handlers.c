@@ -197,7 +197,8 @@ static bool kernel_start_if_ended(struct kernel *k, struct request *rq, bool *re
 	return true;
 }
 
-static void kernel_submit_run(struct session *s, struct request *rq, const struct kernel_run *q,
+/* False: replied. */
+static bool kernel_submit_run(struct session *s, struct request *rq, const struct kernel_run *q,
 			      bool restarted)
 {
 	auto_buf text = BUF_INIT(MIB(6));
@@ -206,12 +207,12 @@ static void kernel_submit_run(struct session *s, struct request *rq, const struc
 
 	if (code_run_write(q, &text) < 0) {
 		request_no_memory(rq);
-		return;
+		return false;
 	}
 	r = session_run_new(s, rq, text.data, q->timeout_ms,
 			    &(struct run_query){ q->max_output_bytes, q->keep });
 	if (!r)
-		return;
+		return false;
 	r->range.event_name = kernel_event_name;
 	r->range.event_write = kernel_event_write;
 	code_run_of(r)->last_event = &r->range.events;
@@ -219,6 +220,7 @@ static void kernel_submit_run(struct session *s, struct request *rq, const struc
 	code_run_of(r)->reply_max = q->max_results_bytes;
 	session_run_submit(r, rq, detach, output_stream_choose_form(rq->head, STREAM_WAIT));
 }
+	return true;
 
 void op_kernel_run(struct request *rq, void *arg)
 {
@@ -226,7 +228,7 @@ void op_kernel_run(struct request *rq, void *arg)
 	bool restarted;
 
 	if (s && kernel_start_if_ended(kernel_of(s), rq, &restarted))
-		kernel_submit_run(s, rq, rq->body, restarted);
+		(void)kernel_submit_run(s, rq, rq->body, restarted);
 }
 
 /* The oldest of that name, even if it starts for the first time: a run waits for that. */
@@ -240,36 +242,38 @@ static struct session *kernel_find_named(struct sessions *list, const char *name
 	return s;
 }
 
-/* False: replied. */
-static bool kernel_find_or_open(struct init *in, const struct kernel_eval *q, struct request *rq,
-				struct session **ret, bool *ret_restarted)
+/* A run in a new kernel, in the place of the one that has its name; that one stays if there can be
+ * none. */
+static void kernel_eval_in_new(struct init *in, struct request *rq, const char *name,
+			       struct session *replaced)
 {
-	struct cay_err err = {};
-	const struct kernel_language *language = kernel_language_find(q->language, &err);
-	const char *name = q->name || !language ? q->name : language->name;
-	struct session *s = language ? kernel_find_named(&in->kernels, name, language) : NULL;
-	struct kernel *k;
+	const struct kernel_eval *q = rq->body;
+	struct kernel_create create = { .language = q->language, .name = name };
+	struct kernel *k = kernel_open(in, &create, replaced, rq, false);
 
-	*ret_restarted = s && q->restart;
-	if (*ret_restarted)
-		session_delete(s);
-	else if (s)
-		return kernel_start_if_ended(kernel_of(*ret = s), rq, ret_restarted);
-	k = kernel_open(in, &(struct kernel_create){ .language = q->language, .name = name }, rq,
-			false);
-	*ret = k ? &k->session : NULL;
-	return k;
+	if (!k)
+		return;
+	if (!kernel_submit_run(&k->session, rq, &q->run, replaced))
+		replaced = &k->session;
+	if (replaced)
+		session_delete(replaced);
 }
 
 /* A run that is queued for a kernel that cannot start is replied to with the reason. */
 void op_kernel_eval(struct request *rq, void *arg)
 {
 	const struct kernel_eval *q = rq->body;
-	struct session *s;
+	struct init *in = arg;
+	struct cay_err err = {};
+	const struct kernel_language *language = kernel_language_find(q->language, &err);
+	const char *name = q->name || !language ? q->name : language->name;
+	struct session *s = language ? kernel_find_named(&in->kernels, name, language) : NULL;
 	bool restarted;
 
-	if (kernel_find_or_open(arg, q, rq, &s, &restarted))
-		kernel_submit_run(s, rq, &q->run, restarted);
+	if (!s || q->restart)
+		kernel_eval_in_new(in, rq, name, s);
+	else if (kernel_start_if_ended(kernel_of(s), rq, &restarted))
+		(void)kernel_submit_run(s, rq, &q->run, restarted);
 }
 
 void op_kernel_runs(struct request *rq, void *arg)

@@ -323,8 +323,8 @@ static bool kernel_copy_request(struct kernel *k, const struct kernel_create *q)
 	return ok && k->session.cwd;
 }
 
-struct kernel *kernel_open(struct init *in, const struct kernel_create *q, struct request *rq,
-			   bool replies)
+struct kernel *kernel_open(struct init *in, const struct kernel_create *q,
+			   const struct session *replaced, struct request *rq, bool replies)
 {
 	struct cay_err err = {};
 	const struct kernel_language *language = kernel_language_find(q->language, &err);
@@ -335,7 +335,7 @@ struct kernel *kernel_open(struct init *in, const struct kernel_create *q, struc
 		request_fail(rq, &err);
 		return NULL;
 	}
-	s = session_add(&kernel_kind, in, &in->kernels, q->name, rq);
+	s = session_add(&kernel_kind, in, &in->kernels, q->name, replaced, rq);
 	if (!s)
 		return NULL;
 	k = kernel_of(s);
@@ -354,7 +354,7 @@ struct kernel *kernel_open(struct init *in, const struct kernel_create *q, struc
 /* Replies when the kernel can be used, or has failed to start. */
 void op_kernel_create(struct request *rq, void *arg)
 {
-	(void)kernel_open(arg, rq->body, rq, true);
+	(void)kernel_open(arg, rq->body, NULL, rq, true);
 }
 
 void op_kernel_restart(struct request *rq, void *arg)

@@ -91,9 +91,10 @@ void kernel_send(struct kernel *k, char type, struct slice payload);
 /* Start its interpreter; rq, or NULL, is replied to when it is ready. */
 [[nodiscard]] int kernel_start(struct kernel *k, struct request *rq, struct cay_err *err);
 void kernel_close_channel(struct kernel_channel **channel);
-/* A new one, which is starting; replies: rq is replied to when it is ready.  NULL: it was. */
-struct kernel *kernel_open(struct init *in, const struct kernel_create *q, struct request *rq,
-			   bool replies);
+/* A new one, which is starting, for itself or in the place of another (session_add()); replies: rq
+ * is replied to when it is ready.  NULL: it was. */
+struct kernel *kernel_open(struct init *in, const struct kernel_create *q,
+			   const struct session *replaced, struct request *rq, bool replies);
 /* Copies from the arena; a text that does not fit sets *ok to false. */
 const char *kernel_copy_text(struct arena *a, const char *text, bool *ok);
 [[nodiscard]] bool kernel_copy_map(struct arena *a, const struct field_map *from,

@@ -61,17 +61,27 @@ static bool session_is_in_use(const struct session *s)
 	return false;
 }
 
+/* Those that are not deleted; one that is to be replaced is not counted. */
+static unsigned sessions_count(const struct sessions *list, const struct session *replaced)
+{
+	unsigned n = 0;
+
+	for (const struct session *s = list->first; s; s = s->next)
+		n += !s->deleted && s != replaced;
+	return n;
+}
+
 /* Free deleted ones that no client reads; for a new one, when all places are taken, those that
  * ended. */
-static void sessions_sweep(struct sessions *list, bool make_room)
+static void sessions_sweep(struct sessions *list, bool make_room, const struct session *replaced)
 {
 	struct session *s = list->first;
 
 	while (s) {
 		struct session *next = s->next;
 
-		if (s->state == SESSION_ENDED && !session_is_in_use(s) &&
-		    (s->deleted || (make_room && list->n >= s->kind->max)))
+		if (s->state == SESSION_ENDED && s != replaced && !session_is_in_use(s) &&
+		    (s->deleted || (make_room && sessions_count(list, replaced) >= s->kind->max)))
 			session_free(s);
 		s = next;
 	}
@@ -90,14 +100,14 @@ bool session_reclaim_output(struct sessions *list)
 }
 
 struct session *session_add(const struct session_kind *kind, struct init *in, struct sessions *list,
-			    const char *name, struct request *rq)
+			    const char *name, const struct session *replaced, struct request *rq)
 {
 	const struct id *sandbox = &rq->match.params[0];
 	struct session *s, **at;
 	int n;
 
-	sessions_sweep(list, true);
-	if (list->n >= kind->max) {
+	sessions_sweep(list, true, replaced);
+	if (sessions_count(list, replaced) >= kind->max || list->n >= 2 * kind->max) {
 		request_failf(rq, CAY_E_LIMIT, "too many %ss are open", kind->noun);
 		return NULL;
 	}
@@ -305,12 +315,12 @@ void session_delete(struct session *s)
 		session_complete(s);
 		session_close_outputs(s);
 	}
-	sessions_sweep(s->list, false);
+	sessions_sweep(s->list, false, NULL);
 }
 
 struct session *session_find(struct sessions *list, const struct id *id)
 {
-	sessions_sweep(list, false);
+	sessions_sweep(list, false, NULL);
 	for (struct session *s = list->first; s; s = s->next)
 		if (id_eq(&s->id, id) && !s->deleted && s->was_ready)
 			return s;

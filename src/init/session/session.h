@@ -15,9 +15,10 @@
  * background processes write later have offsets in the session's outputs, and belong to no run or
  * to the next.
  *
- * Bounded: kind->max sessions of a kind including ended ones (the oldest of those makes room),
- * RUNS_QUEUED queued and RUNS_KEPT ended runs of each; the oldest ended run is forgotten first.
- * The texts of runs that have not ended: RUN_TEXTS_MAX.
+ * Bounded: kind->max sessions of a kind including ended ones (the oldest of those makes room), and
+ * with deleted ones that a client still reads or whose process is ending twice as many; RUNS_QUEUED
+ *queued and RUNS_KEPT ended runs of each; the oldest ended run is forgotten first. The texts of
+ *runs that have not ended: RUN_TEXTS_MAX.
  */
 #include "init/exec/exec.h"
 #include "init/exec/output-excerpt.h"
@@ -112,9 +113,10 @@ struct session {
 
 /* session-open.c: its life. */
 /* A session of that kind, zeroed but for its struct session.  The id's cell and node are the
- * sandbox's.  NULL: rq was replied to. */
+ * sandbox's.  `replaced`, or NULL, is one that the caller deletes if it gets the new one.  NULL: rq
+ * was replied to. */
 struct session *session_add(const struct session_kind *kind, struct init *in, struct sessions *list,
-			    const char *name, struct request *rq);
+			    const char *name, const struct session *replaced, struct request *rq);
 /* Open its outputs, once. */
 [[nodiscard]] int session_open_outputs(struct session *s);
 /* Start its process, with its outputs.  rq, or NULL, is replied to by session_ready() or by the

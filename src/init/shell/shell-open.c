@@ -146,7 +146,7 @@ void op_shell_create(struct request *rq, void *arg)
 	const struct shell_create *q = rq->body;
 	struct init *in = arg;
 	struct cay_err err = {};
-	struct session *session = session_add(&shell_kind, in, &in->shells, q->name, rq);
+	struct session *session = session_add(&shell_kind, in, &in->shells, q->name, NULL, rq);
 	struct shell *s;
 
 	if (!session)

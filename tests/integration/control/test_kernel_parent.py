@@ -129,6 +129,34 @@ def test_everything_is_killed(daemon, box):
         wait_for("the other's end", lambda: other.info()["state"] == "ended", 10)
         assert texts(k.run("1 + 1")) == ["2"]
         forked(daemon, box)
+def test_a_restart_when_all_places_are_taken(daemon, box):
+    """The kernel is replaced: a place for the new one is not needed.  One more of another name is refused, and nothing ends."""
+    at = f"/v1/sandboxes/{box}/kernels"
+
+    def pids():
+        return {k["name"]: k["pid"] for k in daemon.call("GET", at)["kernels"]}
+    try:
+        while True:
+            try:
+                Kernel(daemon, box, name=f"k{len(pids())}")
+            except ApiError as e:
+                assert e.code == "limit_exceeded" and len(pids()) == 16
+                break
+        before = pids()
+        for n in range(3):  # the one before may still be ending
+            run = daemon.call("POST", at + "/runs", {"language": "python", "name": "k5", "code": "import os\nos.getpid()", "restart": True})
+            now = pids()
+            assert run["restarted"] and texts(run) == [str(now["k5"])] and now["k5"] != before["k5"] and len(now) == 16
+            assert {**now, "k5": 0} == {**before, "k5": 0}
+            before = now
+        with pytest.raises(ApiError, match="too many kernels"):
+            daemon.call("POST", at + "/runs", {"language": "python", "name": "other", "code": "1", "restart": True})
+        assert pids() == before
+    finally:
+        for k in daemon.call("GET", at)["kernels"]:
+            daemon.call("DELETE", f"{at}/{k['id']}")
+
+
         assert [p for p, _ in parents(daemon, box)] != [p for p, _ in before]
         assert texts(other.run("2 + 2")) == ["4"] and other.info()["forked"]
 
