@@ -33,6 +33,7 @@ struct output_stream {
 	struct buf event;                 /* its text, while frames of it are left to send */
 	size_t event_sent;
 	uint64_t event_offset; /* bytes of events sent so far, as frames */
+	struct ring tails[2];  /* of a range that is finished: what its client has not read yet */
 
 	/* form wait: the requested part of the outputs, and the beginning of each */
 	struct run_query output_query;
@@ -68,6 +69,8 @@ static void output_stream_free(struct output_stream *s)
 	buf_fini(&s->heads[0]);
 	buf_fini(&s->heads[1]);
 	buf_fini(&s->event);
+	ring_free_data(&s->tails[0]);
+	ring_free_data(&s->tails[1]);
 	free(s);
 }
 
@@ -217,12 +220,39 @@ static uint64_t output_stream_stop_offset(const struct output_stream *s, unsigne
 	return e && (e->at[i] < end || !s->range->finished) ? e->at[i] : end;
 }
 
+static uint64_t output_stream_lost_bytes(const struct output_stream *s, unsigned i, uint64_t pos)
+{
+	const struct ring *tail = &s->tails[i];
+
+	if (!tail->cap)
+		return output_lost_bytes(s->readers[i].output, pos);
+	return pos < tail->start ? tail->start - pos : 0;
+}
+
+static size_t output_stream_read(struct output_stream *s, unsigned i, void *to, size_t n)
+{
+	struct output_reader *r = &s->readers[i];
+
+	return s->tails[i].cap ? ring_read(&s->tails[i], r->pos, to, n)
+			       : output_read_for_reader(r, r->pos, to, n);
+}
+
+/* The next run overwrites what a slow client has not read of this one, so that is copied.  Without
+ * memory for it the client gets a gap. */
+static void output_stream_keep_tails(struct output_stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (!s->tails[i].cap && output_copy(s->readers[i].output, s->readers[i].pos,
+						    s->range->output_end[i], &s->tails[i]) < 0)
+			s->tails[i] = (struct ring){};
+}
+
 enum output_stream_sent { SENT_NOTHING, SENT_SOME, SENT_FAILED };
 
 static enum output_stream_sent output_stream_send_piece(struct output_stream *s, unsigned i)
 {
 	struct output_reader *r = &s->readers[i];
-	uint64_t lost = output_lost_bytes(r->output, r->pos);
+	uint64_t lost = output_stream_lost_bytes(s, i, r->pos);
 	uint8_t bytes[PIECE];
 	struct frame f = { .type = FRAME_DATA,
 			   .stream = (uint8_t)s->names[i],
@@ -241,9 +271,9 @@ static enum output_stream_sent output_stream_send_piece(struct output_stream *s,
 		output_reader_advance(r, lost);
 		return SENT_SOME;
 	}
-	n = output_read_for_reader(r, r->pos, bytes, n);
+	n = output_stream_read(s, i, bytes, n);
 	/* nothing completes a character whose rest is lost, or comes after an event */
-	if (!output_lost_bytes(r->output, r->pos + n) &&
+	if (!output_stream_lost_bytes(s, i, r->pos + n) &&
 	    !(output_stream_next_event(s) && r->pos + n == stop))
 		n = output_stream_whole_bytes(s, bytes, n);
 	if (!n)
@@ -376,6 +406,8 @@ static void output_stream_pump(struct output_stream *s)
 	if (!s->full && (!s->bytes_left || ((output_stream_is_finished(s) || !s->follow) &&
 					    !output_stream_is_waiting(s))))
 		output_stream_end(s);
+	else if (s->range && s->range->finished)
+		output_stream_keep_tails(s);
 }
 
 static void on_output_stream_more(struct output_reader *r)

@@ -69,6 +69,29 @@ size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n)
 	return output_bytes_not_in_memory(o, pos) ? 0 : ring_read(&o->ring, pos, to, n);
 }
 
+int output_copy(const struct output *o, uint64_t from, uint64_t to, struct ring *ret)
+{
+	struct ring copy;
+
+	from += output_bytes_not_in_memory(o, from);
+	copy = ring_empty(o->ring.budget, from < to ? from : to);
+	copy.max = o->ring.max;
+	while (copy.end < to) {
+		uint8_t *at;
+		size_t n = ring_reserve(&copy, copy.start, false, &at);
+
+		n = n < to - copy.end ? n : (size_t)(to - copy.end);
+		n = n ? output_read(o, copy.end, at, n) : 0;
+		if (!n) {
+			ring_free_data(&copy);
+			return -ENOMEM;
+		}
+		ring_commit(&copy, n);
+	}
+	*ret = copy;
+	return 0;
+}
+
 size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, size_t n)
 {
 	const struct output *o = r->output;

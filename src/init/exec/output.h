@@ -85,6 +85,11 @@ size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n);
 /* The same for a reader, which is notified when bytes have arrived from the file
  * (spool_reader_is_waiting()). */
 size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, size_t n);
+/* Copy the bytes from `from` to `to` that are still in memory to a ring of their own, which is in
+ * the same budget.  -ENOMEM: they do not fit. */
+[[nodiscard]] int output_copy(const struct output *o, uint64_t from, uint64_t to, struct ring *ret);
+/* The last line in it, also if it is still in the pipe; empty: there is none, or it is too long. */
+void output_read_last_line(const struct output *o, char *to, size_t size);
 
 void output_add_reader(struct output *o, struct output_reader *r, uint64_t pos);
 void output_remove_reader(struct output_reader *r);
