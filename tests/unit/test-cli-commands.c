@@ -32,7 +32,7 @@ static void check_operation(const struct cmd *c)
 {
 	const struct field_table *reply = ops[c->op].response;
 
-	if (c->no_json || !reply || !!c->columns + !!c->print + !!c->prints > 1)
+	if (c->no_json || !reply || ((c->columns || c->print) && c->prints))
 		fail_msg("cay %s: not complete", c->name);
 	if (c->prints)
 		check_member(c, reply, c->prints);

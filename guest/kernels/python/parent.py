@@ -2,11 +2,14 @@
 """The warmed parent of python kernels: has loaded IPython and some modules, and forks contexts
 
 Started with `--parent MODULE ...`.  fd 3 is then a SOCK_SEQPACKET socket to PID 1.  Each message on
-it asks for a context: {"env": {…}, "cwd": …} with four fds, the context's stdout, stderr, requests
-and events.  A context is forked twice, so that it is a child of PID 1, and says {"pid": n} on the
-socket, by which PID 1 has its credentials too.  It begins when PID 1 sends it the frame G.  The
-parent runs nobody's code and keeps nothing of a context.
+it asks for a context: {"number": n, "env": {…}, "cwd": …} with four fds, the context's stdout,
+stderr, requests and events.  A context is forked ahead and twice, so that it is a child of PID 1; this
+spare waits for a message, which the parent passes on without reading it.  It then says {"number": n}
+on the socket, by which PID 1 has its credentials too, and begins when PID 1 sends it the frame G.
+The parent runs nobody's code and keeps nothing of a context.  A spare ends with the parent: PID 1 kills
+their cgroup, and its own socket ends.
 """
+import array
 import gc
 import importlib
 import json
@@ -18,39 +21,96 @@ import sys
 import time
 
 
-def wait_for_contexts(modules, hello):
-    """Returns in each context, with the fds of its requests and events; the parent ends at the end of fd 3."""
+MESSAGE = 1 << 17  # bytes at most
+
+
+def load(modules):
+    """Import them; returns why those that are missing could not be."""
+    missing = {}
     for name in modules:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as e:
-            sys.stderr.write(f"cay: the parent of python kernels cannot load {name}: {type(e).__name__}: {e}\n")
+            missing[name] = f"{type(e).__name__}: {e}"[:160]
+    return missing
+
+
+def wait_for_contexts(modules, hello):
+    """Returns in each context, with the fds of its requests and events; the parent ends at the end of fd 3."""
+    hello["missing"] = load(modules)
     if len(os.listdir("/proc/self/task")) > 1:
-        sys.stderr.write("cay: a module of the parent of python kernels started a thread, which a fork would lose\n")
+        sys.stderr.write("a module started a thread, which a fork would lose: start it without that module\n")
         sys.exit(4)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()  # so that collections do not write to the pages that contexts share
     channel = socket.socket(fileno=3)
     channel.set_inheritable(False)
-    channel.send(json.dumps(hello).encode())
+    message = bytearray(MESSAGE)
+    gc.collect()
+    gc.freeze()  # so that collections do not write to the pages that contexts share
+    told = False
     while True:
-        message, fds, _, _ = socket.recv_fds(channel, 1 << 20, 8)
-        if not message:
-            sys.exit(0)
-        try:
-            request = json.loads(message)
-            if len(fds) != 4 or not isinstance(request, dict):
-                raise ValueError("a context is an object and four fds")
-            forked = fork_twice()
-        except (OSError, ValueError) as e:
-            forked = False
-            channel.send(json.dumps({"error": str(e)}).encode())
+        forked, spare = fork_spare()
         if forked:
-            return begin(channel, request, fds)
+            return begin(channel, *wait_for_request(spare))
+        if not told:
+            channel.send(json.dumps(hello, ensure_ascii=False).encode("utf-8", "replace"))
+            told = True
+        size, fds = take_request(channel, message)
+        if not give(spare, message, size, fds):  # there was none, or it was killed
+            forked, spare = fork_spare()
+            if forked:
+                return begin(channel, *wait_for_request(spare))
+            if not give(spare, message, size, fds):
+                number = json.loads(message[:size])["number"]
+                channel.send(json.dumps({"number": number, "error": "cannot fork a context"}).encode())
+        message[:size] = bytes(size)  # it may hold secrets
         for fd in fds:
             os.close(fd)
-        message = request = None  # they may hold secrets
+
+
+def take_request(channel, message):
+    """The next one is in the buffer: its size and fds."""
+    fds = array.array("i")
+    size, extra, _, _ = channel.recvmsg_into([message], socket.CMSG_SPACE(8 * fds.itemsize))
+    for level, kind, data in extra:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
+    if not size:
+        sys.exit(0)
+    return size, list(fds)
+
+
+def fork_spare():
+    """True and its socket in the context; in the parent False and the other end, or None when it cannot be forked now."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        if fork_twice():
+            ours.close()
+            return True, theirs
+    except OSError:
+        ours.close()
+        ours = None
+    theirs.close()
+    return False, ours
+
+
+def give(spare, message, size, fds):
+    """Pass a request on to the spare, which is used up then; whether it has it."""
+    if not spare:
+        return False
+    with spare:
+        try:
+            return socket.send_fds(spare, [memoryview(message)[:size]], fds) == size
+        except OSError:
+            return False
+
+
+def wait_for_request(spare):
+    with spare:
+        message, fds, _, _ = socket.recv_fds(spare, MESSAGE, 8)
+    if len(fds) != 4:  # the parent is gone
+        os._exit(0)
+    return json.loads(message), fds
 
 
 def fork_twice():
@@ -97,7 +157,7 @@ def begin(channel, request, fds):
     refused = move_to(request.get("cwd") or "/")
     if "numpy.random" in sys.modules:  # Python's own random does it itself
         sys.modules["numpy.random"].seed()
-    channel.send(json.dumps({"pid": os.getpid()}).encode())
+    channel.send(json.dumps({"number": request["number"]}).encode())
     channel.close()
     if refused:
         os.read(fds[2], 5)  # the frame G: from here on PID 1 knows how it ends

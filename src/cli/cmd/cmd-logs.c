@@ -117,7 +117,7 @@ static int cmd_logs_run(struct cli *c, const struct opt_words *w, struct cay_err
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
 	list.ids[0] = spec.sandbox;
 	if (r >= 0 && a->list)
-		return list_print(c, &list, columns, NULL, err);
+		return list_print(c, &list, columns, NULL, NULL, err);
 	if (r >= 0)
 		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
 				       &spec.exec, err);

@@ -54,7 +54,7 @@ static int cmd_ls_run(struct cli *c, const struct opt_words *w, struct cay_err *
 			return r;
 	}
 	return list_print(c, &(struct api_call){ .op = OP_SANDBOX_LIST, .query = &which }, columns,
-			  NULL, err);
+			  NULL, NULL, err);
 }
 
 const struct cmd cmd_ls = {

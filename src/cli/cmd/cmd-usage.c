@@ -56,7 +56,7 @@ static int cmd_usage_run(struct cli *c, const struct opt_words *w, struct cay_er
 		return cay_fail(err, CAY_E_INVALID,
 				"usage: --by label needs the name of a label, such as team");
 	query.label = a->by == USAGE_BY_LABEL ? w->operands[0] : NULL;
-	return list_print(c, &call, query.label ? value_columns : tenant_columns, NULL, err);
+	return list_print(c, &call, query.label ? value_columns : tenant_columns, NULL, NULL, err);
 }
 
 const struct cmd cmd_usage = {

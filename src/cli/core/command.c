@@ -263,7 +263,7 @@ static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const st
 	if (r >= 0 && cmd->operands[1] == OPERAND_KERNEL)
 		r = api_find_kernel(&c->api, &call.ids[0], w->operands[1], &call.ids[1], err);
 	if (r >= 0 && cmd->columns)
-		return list_print(c, &call, cmd->columns, cmd->wanted, err);
+		return list_print(c, &call, cmd->columns, cmd->wanted, cmd->print, err);
 	if (r >= 0)
 		r = api_call(&c->api, &call, reply, err);
 	if (r < 0)

@@ -47,8 +47,8 @@ struct column; /* cli/print/list.h */
  * A row without a run function calls `op`: prepare() checks the words and completes args and
  * call; the first operand names the object in the path, by operands[0]; a second one that is
  * OPERAND_SERVICE or OPERAND_KERNEL names the next in the path; the args struct, where there is
- * one, is the request or the query.  The reply is printed as `columns`, `print` or `prints` say, or
- * not at all; with --json as it came.
+ * one, is the request or the query.  The reply is printed as `columns`, `print` (also after
+ * columns) or `prints` say, or not at all; with --json as it came.
  */
 struct cmd {
 	const char *name;                        /* one word or two */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/list.h"
+#include "cli/print/progress.h"
 
 #define AT(m) offsetof(struct kernel_create, m)
 
@@ -26,6 +27,23 @@ const struct cmd cmd_kernel_create = {
 	.prints = "id",
 };
 
+/* What a person would look for when kernels are slower than expected. */
+static int cmd_kernel_note_loaded(const void *reply, struct cay_err *)
+{
+	const struct kernel_list *list = reply;
+	const struct loaded_kernel *l = &list->loaded;
+
+	if (!list->has_loaded)
+		return 0;
+	if (l->state == LOADED_FAILED || l->state == LOADED_ENDED)
+		print_note("the interpreter to fork kernels from has %s: %s",
+			   l->state == LOADED_FAILED ? "failed" : "ended", l->why ? l->why : "-");
+	for (size_t i = 0; i < l->missing.n; i++)
+		print_note("module '%s' is not kept loaded: %s", l->missing.keys[i],
+			   l->missing.values[i]);
+	return 0;
+}
+
 const struct cmd cmd_kernel_ls = {
 	CMD_USAGE("kernel ls", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
@@ -34,6 +52,7 @@ const struct cmd cmd_kernel_ls = {
 	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "LANGUAGE", "language" },
 		    { "STATE", "state" }, { "RUNS", "runs" }, { "WAITING", "queued" },
 		    { "PID", "pid" }, { "AGE", "created_at", AS_AGE }),
+	.print = cmd_kernel_note_loaded,
 };
 
 static int cmd_kernel_print(const void *reply, struct cay_err *err)
@@ -52,6 +71,7 @@ static int cmd_kernel_print(const void *reply, struct cay_err *err)
 		{ "runs", "runs" },
 		{ "waiting", "queued" },
 		{ "restarts", "restarts" },
+		{ "forked", "forked" },
 		{ "stdout", "stdout_bytes", AS_SIZE },
 		{ "stderr", "stderr_bytes", AS_SIZE },
 		{ "ended", "end.reason" },

@@ -103,6 +103,7 @@ struct list_printer {
 	struct print_table *table;
 	struct jw *json;   /* or NULL */
 	uint64_t left_out; /* rows the reply had no room for */
+	const void *reply; /* of a list without pages */
 };
 
 static int list_print_row(void *to, const void *row)
@@ -150,6 +151,7 @@ static int list_print_reply(struct cli *c, const struct api_call *call, struct l
 
 	if (!all)
 		return cay_no_memory(err);
+	p->reply = all;
 	rows = (const void *)(all + t->rows[0].offset);
 	r = api_call(&c->api, call, all, err);
 	if (r < 0 || c->global.json)
@@ -161,7 +163,8 @@ static int list_print_reply(struct cli *c, const struct api_call *call, struct l
 }
 
 int list_print(struct cli *c, const struct api_call *call, const struct column *columns,
-	       bool (*wanted)(const void *row), struct cay_err *err)
+	       bool (*wanted)(const void *row), int (*then)(const void *reply, struct cay_err *err),
+	       struct cay_err *err)
 {
 	const struct field_table *reply = ops[call->op].response;
 	bool paged = field_find(reply, SLICE("next_cursor"));
@@ -187,5 +190,5 @@ int list_print(struct cli *c, const struct api_call *call, const struct column *
 	if (r >= 0 && p.left_out)
 		print_note("%llu %s are left out", (unsigned long long)p.left_out,
 			   reply->rows[0].name);
-	return r;
+	return r >= 0 && then && p.reply ? then(p.reply, err) : r;
 }

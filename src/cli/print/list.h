@@ -37,9 +37,11 @@ struct column {
 /* Append the value of a column, not escaped. */
 [[nodiscard]] int column_format(const struct column *column, const struct field_table *t,
 				const void *row, struct buf *out);
-/* Call a list operation and print its rows.  wanted: which rows, or NULL for all. */
+/* Call a list operation and print its rows.  wanted: which rows, or NULL for all.  then, or NULL:
+ * print what else is in a reply without pages. */
 [[nodiscard]] int list_print(struct cli *c, const struct api_call *call,
 			     const struct column *columns, bool (*wanted)(const void *row),
+			     int (*then)(const void *reply, struct cay_err *err),
 			     struct cay_err *err);
 /* The name of an enum's value. */
 const char *field_choice_name(const struct field_table *t, const char *member, unsigned value);

@@ -101,6 +101,26 @@ size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, s
 	return output_read(o, pos, to, n);
 }
 
+void output_read_last_line(const struct output *o, char *to, size_t size)
+{
+	char text[1024];
+	uint64_t end = output_end_offset(o);
+	size_t n = output_read(o, end > sizeof(text) / 2 ? end - sizeof(text) / 2 : 0, text,
+			       sizeof(text) / 2);
+	ssize_t more = o->fd < 0 ? 0 : read(o->fd, text + n, sizeof(text) - n - 1);
+	char *line;
+
+	n += more > 0 ? (size_t)more : 0;
+	while (n && text[n - 1] == '\n')
+		n--;
+	text[n] = 0;
+	line = memrchr(text, '\n', n);
+	line = line ? line + 1 : text;
+	if (!*line || !utf8_is_valid(line, strlen(line)) || strlen(line) >= size)
+		line = text + n;
+	memcpy(to, line, strlen(line) + 1);
+}
+
 /* Bytes from here on must not be overwritten. */
 static uint64_t output_keep_offset(const struct output *o)
 {

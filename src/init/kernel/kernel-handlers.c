@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/core/handlers.h"
-#include "init/kernel/kernel.h"
+#include "init/kernel/kernel-parent.h"
 
 static void kernel_describe(const struct session *s, struct kernel_info *ret)
 {
@@ -136,6 +136,7 @@ void op_kernel_list(struct request *rq, void *arg)
 	for (const struct session *s = in->kernels.first; s; s = s->next)
 		if (!s->deleted && s->was_ready)
 			kernel_describe(s, &rows[reply.kernels.n++]);
+	reply.has_loaded = kernel_parent_describe(in, &reply.loaded);
 	request_reply_json(rq, &kernel_list_table, &reply);
 }
 
@@ -219,8 +220,8 @@ static bool kernel_submit_run(struct session *s, struct request *rq, const struc
 	code_run_of(r)->restarted = restarted;
 	code_run_of(r)->reply_max = q->max_results_bytes;
 	session_run_submit(r, rq, detach, output_stream_choose_form(rq->head, STREAM_WAIT));
-}
 	return true;
+}
 
 void op_kernel_run(struct request *rq, void *arg)
 {
@@ -262,8 +263,8 @@ static void kernel_eval_in_new(struct init *in, struct request *rq, const char *
 /* A run that is queued for a kernel that cannot start is replied to with the reason. */
 void op_kernel_eval(struct request *rq, void *arg)
 {
-	const struct kernel_eval *q = rq->body;
 	struct init *in = arg;
+	const struct kernel_eval *q = rq->body;
 	struct cay_err err = {};
 	const struct kernel_language *language = kernel_language_find(q->language, &err);
 	const char *name = q->name || !language ? q->name : language->name;

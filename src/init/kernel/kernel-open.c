@@ -78,35 +78,16 @@ static int child_kernel_exec(void *arg)
 	return 127;
 }
 
-/* The last line it wrote to stderr, where a runner says what it lacks. */
-static void kernel_read_last_line(const struct session *s, char *to, size_t size)
-{
-	char text[1024];
-	const struct output *o = &s->out[1];
-	uint64_t end = output_end_offset(o);
-	size_t n = output_read(o, end > sizeof(text) / 2 ? end - sizeof(text) / 2 : 0, text,
-			       sizeof(text) / 2);
-	ssize_t more = o->fd < 0 ? 0 : read(o->fd, text + n, sizeof(text) - n - 1);
-	char *line;
-
-	n += more > 0 ? (size_t)more : 0;
-	while (n && text[n - 1] == '\n')
-		n--;
-	text[n] = 0;
-	line = memrchr(text, '\n', n);
-	line = line ? line + 1 : text;
-	if (!*line || !utf8_is_valid(line, strlen(line)) || strlen(line) >= size)
-		line = text + n;
-	memcpy(to, line, strlen(line) + 1);
-}
-
 static void kernel_explain_failed_start(const struct session *s, struct cay_err *err)
 {
 	const struct kernel *k = kernel_of_const(s);
 	char line[256];
 
-	kernel_read_last_line(s, line, sizeof(line));
-	if (s->end.reason == END_EXIT && s->end.exit_code == 127)
+	output_read_last_line(&s->out[1], line, sizeof(line)); /* a runner says what it lacks */
+	if (s->ended_why)
+		(void)cay_fail(err, CAY_E_STATE, "the kernel was ended before it was ready: %s",
+			       s->ended_why);
+	else if (s->end.reason == END_EXIT && s->end.exit_code == 127)
 		(void)cay_fail(err, CAY_E_UNSUPPORTED, "%s", k->language->missing);
 	else if (s->end.reason == END_EXIT && s->end.exit_code == 3 && line[0])
 		(void)cay_fail(err, CAY_E_UNSUPPORTED, "%s", line);

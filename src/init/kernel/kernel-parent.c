@@ -2,6 +2,7 @@
 #include "init/kernel/kernel-parent.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "init/core/trust.h"
@@ -11,6 +12,8 @@
 #define MODULES_MAX 64
 #define REQUEST_MAX KIB(128)            /* the socket's buffer takes it at once */
 #define ENV_BYTES_MAX (REQUEST_MAX / 8) /* JSON takes six bytes for some characters */
+#define MESSAGE_MAX KIB(32)             /* of the parent: a reason for each module */
+#define REASON_MAX 1024                 /* bytes of one */
 #define LOAD_MS 60000
 
 enum { FD_SOCKET = 3, FD_TEXT = 5 };
@@ -36,8 +39,14 @@ struct kernel_parent {
 	bool stale;         /* its modules may be older than the files */
 	uid_t uid;
 	bool forking;           /* a message is awaited, */
+	uint64_t number;        /* which repeats this number of the request, */
 	struct kernel *current; /* for this kernel; NULL: it has ended meanwhile */
+	struct arena missing_arena;
+	struct field_map missing; /* modules that were left out, and why */
+	char why[256];            /* it has no process; empty: it has one */
 };
+
+static const struct json_limits parent_json_limits = { MESSAGE_MAX, 3, 1024 };
 
 /* Variables that an interpreter, or a library, reads when it starts. */
 static const char *const start_keys[] = { "HOME",     "USER",    "XDG_",       "MKL_",   "KMP_",
@@ -158,13 +167,40 @@ static void parent_kill(struct kernel_parent *p)
 		exec_kill(p->exec);
 }
 
+static void parent_keep_why(struct kernel_parent *p, const char *text)
+{
+	int n = snprintf(p->why, sizeof(p->why), "%s", text);
+
+	if (n < 0 || !utf8_is_valid(p->why, strlen(p->why)))
+		p->why[0] = 0;
+}
+
+/* The last line that it wrote to stderr, or how it ended. */
+static void parent_explain_end(struct kernel_parent *p, const struct exec *exec)
+{
+	const struct end *e = &exec->end;
+	char line[sizeof(p->why)];
+
+	output_read_last_line(&exec->out[1], line, sizeof(line));
+	if (exec->timed_out)
+		parent_keep_why(p, "it did not load its modules in 60 s");
+	else if (e->reason == END_OOM)
+		parent_keep_why(p, "it was killed for memory");
+	else if (e->signal)
+		(void)snprintf(p->why, sizeof(p->why), "it was killed by %s", e->signal);
+	else
+		parent_keep_why(p, line[0] ? line : "its process ended");
+}
+
 /* Kernels that wait for it, and the one that it forks, end. */
-static void on_parent_ended(struct exec *, void *arg)
+static void on_parent_ended(struct exec *exec, void *arg)
 {
 	struct kernel_parent *p = arg;
 	const struct kernel *forking = p->current;
 	bool reload = p->stale;
 
+	if (exec)
+		parent_explain_end(p, exec);
 	p->exec = NULL;
 	p->failed = !p->ready;
 	p->ready = p->forking = p->killed = p->stale = false;
@@ -179,11 +215,15 @@ static void on_parent_ended(struct exec *, void *arg)
 
 static void on_parent_started(struct exec *, const struct cay_err *err, void *arg)
 {
-	if (err)
-		on_parent_ended(NULL, arg);
+	struct kernel_parent *p = arg;
+
+	if (!err)
+		return;
+	parent_keep_why(p, err->msg);
+	on_parent_ended(NULL, p);
 }
 
-static int parent_write_request(const struct kernel *k, struct buf *to)
+static int parent_write_request(const struct kernel *k, uint64_t number, struct buf *to)
 {
 	const struct claim *c = &k->session.init->claim;
 	const struct field_map *maps[ENV_MAPS];
@@ -191,6 +231,7 @@ static int parent_write_request(const struct kernel *k, struct buf *to)
 
 	kernel_list_env(k, maps);
 	jw_object_begin(&w, NULL);
+	jw_u64(&w, "number", number);
 	jw_object_begin(&w, "env");
 	for (size_t m = 0; m < ENV_MAPS; m++)
 		for (size_t i = 0; maps[m] && i < maps[m]->n; i++)
@@ -217,7 +258,7 @@ static int parent_send_request(const struct kernel_parent *p, const struct kerne
 			    .msg_control = control.bytes,
 			    .msg_controllen = sizeof(control.bytes) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	int r = parent_write_request(k, &text);
+	int r = parent_write_request(k, p->number, &text);
 
 	if (r < 0)
 		return r;
@@ -237,6 +278,7 @@ static void parent_send_next(struct kernel_parent *p)
 
 		if (k->fork_fds[0] < 0 || s->exec->killed)
 			continue;
+		p->number++;
 		if (p->channel && parent_send_request(p, k) >= 0) {
 			p->forking = true;
 			p->current = k;
@@ -260,18 +302,54 @@ static void parent_handle_kernel(struct kernel_parent *p, pid_t pid)
 	parent_send_next(p);
 }
 
-static void parent_handle_message(struct kernel_parent *p, const struct ucred *from)
+/* Modules that it could not load.  What does not fit is left out. */
+static void parent_keep_missing(struct kernel_parent *p, json_t *missing)
 {
+	size_t n = json_object_size(missing);
+	struct field_map *to = &p->missing;
+	const char *name;
+	json_t *why;
+
+	arena_fini(&p->missing_arena);
+	p->missing_arena = ARENA_INIT(2 * MESSAGE_MAX);
+	*to = (struct field_map){ arena_alloc(&p->missing_arena, n + 1, sizeof(char *)),
+				  arena_alloc(&p->missing_arena, n + 1, sizeof(char *)), 0 };
+	if (!to->keys || !to->values || n > MODULES_MAX)
+		return;
+	json_object_foreach (missing, name, why) {
+		bool ok = json_is_string(why) && json_string_length(why) < REASON_MAX;
+
+		to->keys[to->n] = kernel_copy_text(&p->missing_arena, name, &ok);
+		to->values[to->n] =
+			kernel_copy_text(&p->missing_arena, json_string_value(why), &ok);
+		to->n += ok;
+	}
+}
+
+static void parent_set_ready(struct kernel_parent *p, uid_t uid, const json_t *said)
+{
+	p->ready = true;
+	p->uid = uid;
+	(void)uv_timer_stop(&p->exec->timer);
+	parent_keep_missing(p, json_object_get(said, "missing"));
+}
+
+/* An answer to an earlier request is of no use: a context that is late finds its channels closed.
+ */
+static void parent_handle_message(struct kernel_parent *p, const struct ucred *from,
+				  const json_t *said)
+{
+	const json_t *number = json_object_get(said, "number");
+	bool answers = p->forking && json_is_integer(number) &&
+		       (uint64_t)json_integer_value(number) == p->number;
 	struct kernel *k = p->current;
 
 	if (from->pid != p->exec->pid) {
-		if (p->forking && from->uid == p->uid)
+		if (answers && from->uid == p->uid)
 			parent_handle_kernel(p, from->pid);
 	} else if (!p->ready) {
-		p->ready = true;
-		p->uid = from->uid;
-		(void)uv_timer_stop(&p->exec->timer);
-	} else if (p->forking) {
+		parent_set_ready(p, from->uid, said);
+	} else if (answers) {
 		p->forking = false;
 		p->current = NULL;
 		if (k)
@@ -285,7 +363,8 @@ static void on_parent_readable(uv_poll_t *poll, int, int)
 {
 	const struct parent_channel *channel = poll->data;
 	struct kernel_parent *p = channel->parent;
-	char text[1024];
+	char text[MESSAGE_MAX];
+	auto_json said = NULL;
 	union {
 		char bytes[CMSG_SPACE(sizeof(struct ucred))];
 		struct cmsghdr align;
@@ -310,7 +389,8 @@ static void on_parent_readable(uv_poll_t *poll, int, int)
 	    c->cmsg_len != CMSG_LEN(sizeof(from)))
 		return;
 	memcpy(&from, CMSG_DATA(c), sizeof(from));
-	parent_handle_message(p, &from);
+	if (json_parse((struct slice){ text, (size_t)n }, &parent_json_limits, &said, NULL) >= 0)
+		parent_handle_message(p, &from, said);
 }
 
 static int parent_open_channel(struct kernel_parent *p, int *ret_theirs)
@@ -351,18 +431,26 @@ static void parent_start(struct kernel_parent *p)
 				     .on_started = on_parent_started,
 				     .on_ended = on_parent_ended,
 				     .arg = p };
+	struct cay_err err = {};
 	int r = parent_open_channel(p, &pass[0]);
+
+	p->why[0] = 0;
+	p->missing.n = 0;
 
 	if (r >= 0)
 		r = pass[1] = kernel_open_text(kernel_language_find("python", NULL));
-	if (r >= 0)
-		r = exec_start_internal(p->init, &req, &own, &p->exec, NULL);
+	if (r < 0)
+		(void)cay_fail_sys(&err, CAY_E_LIMIT, -r, "open its channel");
+	else
+		r = exec_start_internal(p->init, &req, &own, &p->exec, &err);
 	cay_closep(&pass[0]);
 	cay_closep(&pass[1]);
 	if (r >= 0)
 		(void)uv_poll_start(&p->channel->poll, UV_READABLE, on_parent_readable);
 	else
 		parent_close_channel(p);
+	if (r < 0)
+		parent_keep_why(p, err.msg);
 }
 
 /* argv of its language, and the modules. */
@@ -395,6 +483,7 @@ void kernel_parent_prepare(struct init *in, const struct claim *c)
 		return;
 	p->init = in;
 	p->arena = ARENA_INIT(PARENT_ARENA);
+	p->missing_arena = ARENA_INIT(0);
 	if (!parent_copy_settings(p, c, c->kernels.v)) {
 		arena_fini(&p->arena);
 		free(p);
@@ -402,6 +491,20 @@ void kernel_parent_prepare(struct init *in, const struct claim *c)
 	}
 	in->kernel_parent = p;
 	parent_start(p);
+}
+
+bool kernel_parent_describe(const struct init *in, struct loaded_kernel *ret)
+{
+	const struct kernel_parent *p = in->kernel_parent;
+
+	if (!p)
+		return false;
+	*ret = (struct loaded_kernel){ .missing = p->missing, .why = p->why[0] ? p->why : NULL };
+	if (!p->exec)
+		ret->state = p->failed ? LOADED_FAILED : LOADED_ENDED;
+	else if (p->ready)
+		ret->state = p->stale || p->killed ? LOADED_STALE : LOADED_READY;
+	return true;
 }
 
 bool kernel_parent_can_fork(const struct kernel *k)

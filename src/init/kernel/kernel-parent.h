@@ -8,12 +8,14 @@
  * parent runs no client's code and has no client's variables, so it can start before the claim.
  * PID 1 sends it a request on a SOCK_SEQPACKET socket, with the fds of the kernel to fork:
  *
- *	{"env": {...}, "cwd": "/..."}	stdout, stderr, requests and events of the kernel
+ *	{"number": 7, "env": {...}, "cwd": "/..."}
+ *		stdout, stderr, requests and events of the kernel
  *
  * The kernel, which the parent leaves to PID 1, then says on the socket that it is there; its pid
  * is in the credentials that the system adds.  It begins when PID 1 sends it the frame G.  Messages
- * of the parent itself say that it is ready, and later that it could not fork.  Only one fork is
- * under way at a time, so a message needs no name.
+ * of the parent itself say that it is ready, with the modules that it could not load, and later
+ * that it could not fork.  An answer repeats the number of its request; one request is under way at
+ * a time.
  *
  * A kernel that does not fit the parent (another user, other variables that an interpreter reads
  * when it starts), or that comes while the parent is not ready, starts without it.  A parent that
@@ -26,6 +28,8 @@
 /* Start the parent that the claim asks for, if any.  The claim may still come; then only its
  * kernels, environment and user are looked at.  Only the first call counts. */
 void kernel_parent_prepare(struct init *in, const struct claim *c);
+/* How it is, for a reply; texts are valid until it changes.  False: the sandbox has none. */
+bool kernel_parent_describe(const struct init *in, struct loaded_kernel *ret);
 /* Whether the kernel can be forked now. */
 bool kernel_parent_can_fork(const struct kernel *k);
 /* Start it again if it has ended. */

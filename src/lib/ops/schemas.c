@@ -93,6 +93,10 @@ static const char *const ask_remembers[] = {
 	[REMEMBER_NUM] = NULL,
 };
 static const char *const warm_languages[] = { "python", NULL };
+static const char *const loaded_states[] = {
+	[LOADED_LOADING] = "loading", [LOADED_READY] = "ready",   [LOADED_STALE] = "stale",
+	[LOADED_ENDED] = "ended",     [LOADED_FAILED] = "failed", NULL
+};
 static const char *const on_exits[] = { "keep", "end", NULL };
 static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };

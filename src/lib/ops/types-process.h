@@ -56,8 +56,18 @@ struct kernel_create {
 	struct field_map env;
 };
 
+/* The interpreter from which kernels are forked. */
+enum loaded_state { LOADED_LOADING, LOADED_READY, LOADED_STALE, LOADED_ENDED, LOADED_FAILED };
+struct loaded_kernel {
+	unsigned state;
+	struct field_map missing;
+	const char *why;
+};
+
 struct kernel_list {
 	struct field_list kernels;
+	struct loaded_kernel loaded;
+	bool has_loaded;
 };
 
 struct kernel_run {

@@ -23,11 +23,30 @@ def box(daemon, cold_box):  # noqa: F811
     daemon.delete(name)
 
 
-def parents(daemon, name):
-    """The pids, as the sandbox sees them, of processes that have the option of a parent and no kernel's cgroup."""
-    rows = daemon.exec(name, ["ps", "-eo", "pid,etimes,args", "--no-headers"], user="0").stdout.decode().splitlines()
+def family(daemon, name):
+    """Processes that have the option of a parent and are no kernels: pid, as the sandbox sees it, session, age."""
+    rows = daemon.exec(name, ["ps", "-eo", "pid,sid,etimes,args", "--no-headers"], user="0").stdout.decode().splitlines()
     kernels = {k.get("pid") for k in daemon.call("GET", f"/v1/sandboxes/{name}/kernels")["kernels"]}
-    return [(int(r.split()[0]), int(r.split()[1])) for r in rows if " --parent " in r and int(r.split()[0]) not in kernels]
+    return [p for p in (tuple(map(int, r.split()[:3])) for r in rows if " --parent " in r) if p[0] not in kernels]
+
+
+def parents(daemon, name):
+    """Pid and age of those that lead a session: not what a parent has forked."""
+    return [(pid, age) for pid, session, age in family(daemon, name) if pid == session]
+
+
+def spares(daemon, name):
+    """Pids of contexts that are forked and wait to be used."""
+    return [pid for pid, session, _ in family(daemon, name) if pid != session]
+
+
+def the_spare(daemon, name):
+    wait_for("a spare", lambda: len(spares(daemon, name)) == 1, 10)
+    return spares(daemon, name)[0]
+
+
+def loaded(daemon, name):
+    return daemon.call("GET", f"/v1/sandboxes/{name}/kernels").get("loaded")
 
 
 def forked(daemon, name):
@@ -110,25 +129,6 @@ def test_ends_are_exact(daemon, box):
     wait_for("the end of a process of a deleted kernel", lambda: not daemon.exec(box, ["pgrep", "-f", "sleep 1000"]).stdout, 10)
 
 
-def test_one_is_killed_for_memory(daemon, box):
-    """The parent and the other kernels stay."""
-    with Kernel(daemon, box) as greedy, Kernel(daemon, box) as other:
-        assert other.run("kept = 1")["end"]["exit_code"] == 0
-        run = greedy.run("hog = []\nwhile True: hog.append(bytearray(b'x') * (64 << 20))")
-        assert run["end"]["reason"] == "oom", run
-        assert texts(other.run("kept")) == ["1"]
-    forked(daemon, box)
-
-
-def test_everything_is_killed(daemon, box):
-    """`kill -9 -1` of the user ends kernels and the parent: each says so, and both come back."""
-    with Kernel(daemon, box) as k, Kernel(daemon, box) as other:
-        before = parents(daemon, box)
-        run = k.run("import os; os.system('kill -9 -1')\nimport signal; signal.pause()")
-        assert len(before) == 1 and run["end"]["signal"] == "SIGKILL" and run["end"]["reason"] != "exit", run
-        wait_for("the other's end", lambda: other.info()["state"] == "ended", 10)
-        assert texts(k.run("1 + 1")) == ["2"]
-        forked(daemon, box)
 def test_a_restart_when_all_places_are_taken(daemon, box):
     """The kernel is replaced: a place for the new one is not needed.  One more of another name is refused, and nothing ends."""
     at = f"/v1/sandboxes/{box}/kernels"
@@ -157,6 +157,25 @@ def test_a_restart_when_all_places_are_taken(daemon, box):
             daemon.call("DELETE", f"{at}/{k['id']}")
 
 
+def test_one_is_killed_for_memory(daemon, box):
+    """The parent and the other kernels stay."""
+    with Kernel(daemon, box) as greedy, Kernel(daemon, box) as other:
+        assert other.run("kept = 1")["end"]["exit_code"] == 0
+        run = greedy.run("hog = []\nwhile True: hog.append(bytearray(b'x') * (64 << 20))")
+        assert run["end"]["reason"] == "oom", run
+        assert texts(other.run("kept")) == ["1"]
+    forked(daemon, box)
+
+
+def test_everything_is_killed(daemon, box):
+    """`kill -9 -1` of the user ends kernels and the parent: each says so, and both come back."""
+    with Kernel(daemon, box) as k, Kernel(daemon, box) as other:
+        before = parents(daemon, box)
+        run = k.run("import os; os.system('kill -9 -1')\nimport signal; signal.pause()")
+        assert len(before) == 1 and run["end"]["signal"] == "SIGKILL" and run["end"]["reason"] != "exit", run
+        wait_for("the other's end", lambda: other.info()["state"] == "ended", 10)
+        assert texts(k.run("1 + 1")) == ["2"]
+        forked(daemon, box)
         assert [p for p, _ in parents(daemon, box)] != [p for p, _ in before]
         assert texts(other.run("2 + 2")) == ["4"] and other.info()["forked"]
 
@@ -168,7 +187,7 @@ if "--parent" in sys.orig_argv and not os.fork():
         os._exit(0)
     s = socket.socket(fileno=3)
     while True:
-        for text in (b"x", b'{"pid": 1}', b"y" * 4000):
+        for text in (b"x", b'{"number": 0}', b'{"number": 4096}', b'[{}]', b"y" * 4000):
             try:
                 socket.send_fds(s, [text], [0, 1], socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -179,7 +198,7 @@ SITE = ".local/lib/python3.13/site-packages/usercustomize.py"
 
 
 def test_forged_messages(daemon, cold_box):  # noqa: F811
-    """Code of the parent's user speaks to PID 1 in its place: only that user's kernels suffer."""
+    """Code of the parent's user speaks to PID 1 in its place, without the numbers of requests."""
     name = daemon.create("code", limits={"memory_bytes": "2Gi"}, kernels=WARM)
     try:
         forked(daemon, name)
@@ -189,10 +208,11 @@ def test_forged_messages(daemon, cold_box):  # noqa: F811
                              f"at.write_text({FORGER!r})\nos.kill({pid}, 9)").get("exception")
         with Kernel(daemon, name) as k:  # which has the parent started again
             assert texts(k.run("1 + 1")) == ["2"]
-        wait_for("the forger", lambda: len(parents(daemon, name)) == 2, 60)
+        wait_for("the forger", lambda: len(spares(daemon, name)) == 2, 60)
+        forked(daemon, name)
         for _ in range(3):
-            with contextlib.suppress(ApiError), Kernel(daemon, name):
-                pass
+            with Kernel(daemon, name) as k:  # an answer without the number of the request is none
+                assert texts(k.run("1 + 1")) == ["2"] and k.info()["forked"]
             assert daemon.exec(name, ["echo", "here"]).text == "here\n"
             with Kernel(daemon, name, user="root") as k:
                 assert texts(k.run("1 + 1")) == ["2"]
@@ -220,10 +240,77 @@ def test_a_dead_parent_that_is_held(daemon, box):
 def test_a_parent_that_does_not_answer(daemon, box):
     [(pid, _)] = parents(daemon, box)
     daemon.exec(box, ["kill", "-STOP", str(pid)])
-    with pytest.raises(ApiError, match="before it was ready"):
+    for spare in spares(daemon, box):  # else it takes the request for which the parent does not wake up
+        daemon.exec(box, ["kill", "-STOP", str(spare)])
+    with pytest.raises(ApiError, match="before it was ready: its interpreter did not start in time"):
         Kernel(daemon, box)
     with Kernel(daemon, box) as k:
         assert texts(k.run("1 + 1")) == ["2"]
+    forked(daemon, box)
+
+
+THREAD = "import sys\nif '--parent' in sys.orig_argv:\n    import signal, threading\n    threading.Thread(target=signal.pause, daemon=True).start()\n"
+
+
+def test_how_it_is_can_be_seen(daemon, cold_box):  # noqa: F811
+    """kernel.list says which modules were left out and why, and why an interpreter is not there."""
+    assert loaded(daemon, cold_box) is None
+    name = daemon.create("code", limits={"memory_bytes": "2Gi"}, kernels=WARM)
+    try:
+        assert loaded(daemon, name)["state"] in ("loading", "ready")
+        forked(daemon, name)
+        assert loaded(daemon, name) == {"state": "ready", "missing": {"no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}}
+        [(pid, _)] = parents(daemon, name)
+        with Kernel(daemon, name) as k:
+            assert not k.run(f"import os, pathlib\nat = pathlib.Path.home() / {SITE!r}\nat.parent.mkdir(parents=True)\n"
+                             f"at.write_text({THREAD!r})\nos.kill({pid}, 9)").get("exception")
+        wait_for("its end", lambda: loaded(daemon, name)["state"] == "ended", 10)
+        assert loaded(daemon, name)["why"] == "it was killed by SIGKILL"
+        with Kernel(daemon, name) as k:  # which has it loaded again
+            assert texts(k.run("1 + 1")) == ["2"] and not k.info()["forked"]
+        wait_for("its end", lambda: loaded(daemon, name)["state"] == "failed", 60)
+        assert "a module started a thread" in loaded(daemon, name)["why"] and not family(daemon, name)
+    finally:
+        daemon.delete(name)
+
+
+SEARCH = """import re, sys
+hits = 0
+with open(f"/proc/{sys.argv[1]}/maps") as maps, open(f"/proc/{sys.argv[1]}/mem", "rb", 0) as memory:
+    for line in maps:
+        begin, end, may = re.match("(\\w+)-(\\w+) (..)", line).groups()
+        if may == "rw":
+            memory.seek(int(begin, 16))
+            hits += memory.read(int(end, 16) - int(begin, 16)).count(sys.argv[2].encode())
+print(hits)
+"""
+
+
+def test_a_spare_has_nothing_of_a_kernel(daemon, box):
+    """It is forked ahead: no kernel, and none of the variables, directories and code of any."""
+    with Kernel(daemon, box, env={"SECRET": "s3cr3t-of-k"}, cwd="/tmp") as k:
+        assert k.run("mine = 1")["end"]["exit_code"] == 0
+        spare = the_spare(daemon, box)
+        shown = daemon.exec(box, ["sh", "-c", f"readlink /proc/{spare}/cwd; cat /proc/{spare}/environ; cat /proc/{spare}/status"]).text
+        assert shown.startswith("/\n") and "s3cr3t" not in shown and "PPid:\t1\n" in shown
+        for pid, least in ((k.info()["pid"], 1), (spare, 0)):  # nor is a byte of another's request in its memory
+            hits = int(daemon.exec(box, ["python3", "-c", SEARCH, str(pid), "s3cr3t-of-k"]).text)
+            assert hits >= 1 if least else hits == 0, (pid, hits)
+        assert [row["id"] for row in daemon.call("GET", f"/v1/sandboxes/{box}/kernels")["kernels"]] == [k.id]
+        with Kernel(daemon, box, env={"OTHER": "1"}) as next_one:
+            assert next_one.info()["pid"] == spare and next_one.info()["forked"]
+            assert next_one.run("import os; print('SECRET' in os.environ, os.environ['OTHER'], 'mine' in globals())")["stdout"] == "False 1 False\n"
+
+
+def test_a_spare_that_is_killed_or_left(daemon, box):
+    spare = the_spare(daemon, box)
+    daemon.exec(box, ["kill", "-9", str(spare)])
+    with Kernel(daemon, box) as k:
+        assert k.info()["forked"] and k.info()["pid"] != spare and texts(k.run("1 + 1")) == ["2"]
+    spare = the_spare(daemon, box)
+    [(pid, _)] = parents(daemon, box)
+    daemon.exec(box, ["kill", "-9", str(pid)])
+    wait_for("its end", lambda: not family(daemon, box), 10)
     forked(daemon, box)
 
 
@@ -253,7 +340,7 @@ def test_a_pool_has_them_loaded(daemon, cold_box):  # noqa: F811
         daemon.delete(name)
         filled(daemon, t, 1)
         other = daemon.call("POST", "/v1/sandboxes", {"template": t["name"], "kernels": []})["id"]
-        assert now(daemon, t)["claimed"] == 1 and not parents(daemon, other)
+        assert now(daemon, t)["claimed"] == 1 and not family(daemon, other)
         daemon.delete(other)
     finally:
         pool(daemon, t, min=0)
