@@ -41,10 +41,12 @@ bool picture_is_drawn_here(void)
 	return false;
 }
 
-/* The first free name; its number is in path. */
-static int picture_open(int dirfd, const char *dir, const char *extension, struct buf *path)
+/* The first free name from *next on, which is in path then. */
+static int picture_open(int dirfd, const char *dir, const char *extension, unsigned *next,
+			struct buf *path)
 {
-	for (unsigned i = 1; i <= NAMES_MAX; i++) {
+	for (*next = *next ? *next : 1; *next <= NAMES_MAX;) {
+		unsigned i = (*next)++;
 		size_t begin;
 		int fd, r;
 
@@ -71,8 +73,8 @@ int picture_open_dir(const char *dir, struct cay_err *err)
 		      : fd;
 }
 
-int picture_save(const char *dir, const char *extension, struct slice bytes, struct buf *path,
-		 struct cay_err *err)
+int picture_save(const char *dir, const char *extension, struct slice bytes, unsigned *next,
+		 struct buf *path, struct cay_err *err)
 {
 	auto_close int dirfd = picture_open_dir(dir, err);
 	auto_close int fd = -EBADF;
@@ -80,7 +82,7 @@ int picture_save(const char *dir, const char *extension, struct slice bytes, str
 
 	if (dirfd < 0)
 		return dirfd;
-	fd = picture_open(dirfd, dir, extension, path);
+	fd = picture_open(dirfd, dir, extension, next, path);
 	r = fd < 0 ? fd : fd_write_all(fd, bytes.p, bytes.n);
 	if (r < 0 && fd >= 0) /* no half a picture */
 		(void)unlink(buf_str(path));

@@ -19,9 +19,10 @@
 bool picture_is_drawn_here(void);
 /* Open the directory for pictures, as an O_PATH fd: what fails then fails before code runs. */
 [[nodiscard]] int picture_open_dir(const char *dir, struct cay_err *err);
-/* Write it to a new file of this extension in dir, "picture-N.png"; path gets its name. */
+/* Write it to a new file of this extension in dir, "picture-N.png"; path gets its name.  N is the
+ * first free number from *next on, which is set to the number after it. */
 [[nodiscard]] int picture_save(const char *dir, const char *extension, struct slice bytes,
-			       struct buf *path, struct cay_err *err);
+			       unsigned *next, struct buf *path, struct cay_err *err);
 /* Append the escape sequences that draw it.  -EINVAL: it is not a PNG that may be drawn. */
 [[nodiscard]] int picture_append_drawing(struct buf *out, struct slice png);
 #endif

@@ -12,6 +12,7 @@
 #include "text/base64.h"
 
 #define EVENT_MAX MIB(32)
+#define SAVED_MAX 1000u /* pictures of a run: code in a sandbox must not fill a directory */
 
 static const struct json_limits event_limits = { .bytes = EVENT_MAX, .depth = 8, .values = 65536 };
 
@@ -28,6 +29,7 @@ static const struct view_form {
 	{ "text/latex", NULL, false },     { "application/json", NULL, false },
 	{ "text/html", "html", false },
 };
+static_assert(ARRAY_SIZE(view_forms) == RUN_VIEW_FORMS);
 
 struct run_view run_view_create(const char *pictures)
 {
@@ -110,9 +112,15 @@ static int run_view_show_picture(struct run_view *v, const struct view_form *for
 			return run_view_write_lines(v, 0, &out, err);
 		buf_clear(&out);
 	}
-	r = picture_save(v->pictures ? v->pictures : ".", form->extension, bytes, &path, err);
+	if (v->saved >= SAVED_MAX) {
+		v->unsaved++;
+		return 0;
+	}
+	r = picture_save(v->pictures ? v->pictures : ".", form->extension, bytes,
+			 &v->next_names[form - view_forms], &path, err);
 	if (r < 0)
 		return r;
+	v->saved++;
 	if (print_append_escaped(&out, slice_of(buf_str(&path))) < 0 || buf_putc(&out, '\n') < 0)
 		return cay_no_memory(err);
 	return run_view_write_lines(v, 0, &out, err);
@@ -252,6 +260,10 @@ int run_view_finish(struct run_view *v, bool line, struct cay_err *err)
 	int r = 0;
 
 	buf_clear(&v->line);
+	if (v->unsaved)
+		print_note("%u pictures more were not saved: of a run %u are", v->unsaved,
+			   SAVED_MAX);
+	v->saved = v->unsaved = 0;
 	for (int which = 0; r >= 0 && which < 2; which++) {
 		bool unfinished = v->unfinished[which] || v->filter[which].n_held;
 		auto_buf rest = BUF_INIT(KIB(1));

@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "cli/print/terminal-filter.h"
 
+#define RUN_VIEW_FORMS 11
+
 struct run_view {
 	const char *pictures; /* directory to save pictures in; NULL: the current one */
 	bool draws;           /* draw pictures instead of saving them */
@@ -19,8 +21,10 @@ struct run_view {
 	bool terminal[2];
 	bool unfinished[2]; /* the last byte written is no line end */
 	struct terminal_filter filter[2];
-	struct buf line;          /* an event that is not complete */
-	uint64_t execution_count; /* of the last run; 0: not known */
+	struct buf line;                     /* an event that is not complete */
+	uint64_t execution_count;            /* of the last run; 0: not known */
+	unsigned next_names[RUN_VIEW_FORMS]; /* of pictures of a form */
+	unsigned saved, unsaved;             /* pictures of the run */
 };
 
 /* pictures: a directory or NULL. */

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import zlib
@@ -335,6 +336,21 @@ def drawn(shown):
         assert len(data) <= 3072 and b"q=2" in head_
         out[-1] += data
     return out, keys
+
+
+def test_a_run_does_not_fill_a_directory(kernels, daemon, cay, tmp_path):
+    """1000 files of a run at most, the rest is counted; the names of those before are not tried again for each."""
+    for i in range(1, 301):
+        (tmp_path / f"picture-{i}.svg").touch()
+    kernels.plan = lambda code: ([result(main=False, image__svg_xml=f"<svg {i}/>") for i in range(1500)], DONE)
+    env = {**os.environ, "CAY_SOCKET": daemon.path, "ASAN_OPTIONS": "detect_leaks=0"}  # which a tracer prevents
+    r = subprocess.run(["strace", "-qq", "-o", "trace", "-e", "trace=openat", cay.program, "kernel", "run", "-c", "1", "box"],
+                       cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    made = r.stdout.splitlines()
+    assert r.returncode == 0 and made == [f"picture-{i}.svg" for i in range(301, 1301)] and "500 pictures more were not saved" in r.stderr
+    assert (tmp_path / made[-1]).read_text() == "<svg 999/>"
+    tried = (tmp_path / "trace").read_text().count('"picture-')
+    assert tried == 1300, tried
 
 
 @pytest.mark.parametrize("env, draws", [
