@@ -63,6 +63,8 @@ static void complete_parse_last(const struct cmd *cmd, const char *last, size_t 
 	if (operands < cmd->max && !ret->wants_option)
 		ret->operand = cmd->operands[operands < CMD_OPERANDS_MAX ? operands
 									 : CMD_OPERANDS_MAX - 1];
+	if (operands >= CMD_OPERANDS_MAX && ret->operand == OPERAND_KERNEL)
+		ret->operand = OPERAND_FREE; /* words after it are not kernels too */
 }
 
 static void complete_parse_args(const struct cmd *cmd, const char *const *words, size_t n,

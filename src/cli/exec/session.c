@@ -102,8 +102,13 @@ static int session_start_exec(struct session *s, struct cay_err *err)
 			      .ids = { s->spec->sandbox },
 			      .request = &s->spec->request,
 			      .accept = FRAME_MEDIA_TYPE };
-	int r = session_line_open(s, l, &c, err);
+	int r;
 
+	if (s->spec->start) {
+		c = *s->spec->start;
+		c.accept = FRAME_MEDIA_TYPE;
+	}
+	r = session_line_open(s, l, &c, err);
 	if (r < 0)
 		return r;
 	if (id_parse(ID_EXEC, slice_of(l->http.reply_headers.exec), &s->exec) < 0)

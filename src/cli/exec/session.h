@@ -19,6 +19,8 @@
 struct session_spec {
 	struct id sandbox;
 	struct exec_run request;
+	const struct api_call
+		*start; /* an operation that replies as exec.run, instead of it; or NULL */
 	bool forward_stdin;
 	bool discard; /* drop the output; first_ns is still set */
 	/* show the output of an exec started before: request is ignored, signals are not

@@ -13,7 +13,7 @@ import zlib
 
 import pytest
 
-from fake import DATA, FRAMES, chunk, end_frame, failure, frame, head, new_id, reply
+from fake import DATA, FRAMES, Exec, chunk, end_frame, failure, frame, head, new_id, reply
 from test_completion import names, words  # noqa: F401
 from test_json import one
 
@@ -55,12 +55,12 @@ class Kernels:
     def __init__(self, daemon):
         self.daemon, self.rows, self.created, self.asked = daemon, {}, [], []
         self.box = daemon.add(name="box")
-        self.ran, self.reply = [], None
+        self.ran, self.reply, self.loaded, self.installed, self.program = [], None, {}, [], "echo done; echo slow >&2"
         self.plan = lambda code: ([(OUT, b"hi\n")], DONE)  # what code writes and shows, and its end; None: it waits for an interrupt
         self.at, self.waits, self.interrupted, self.gone = {OUT: 0, ERR: 0}, threading.Event(), threading.Event(), threading.Event()
         for name in ("post_sandboxes_id_kernels", "get_sandboxes_id_kernels", "get_sandboxes_id_kernels_id", "delete_sandboxes_id_kernels_id",
                      "post_sandboxes_id_kernels_id_interrupt", "post_sandboxes_id_kernels_id_restart", "post_sandboxes_id_kernels_id_runs",
-                     "get_sandboxes_id_kernels_id_runs_id"):
+                     "get_sandboxes_id_kernels_id_runs_id", "post_sandboxes_id_kernels_id_install"):
             setattr(daemon, name, getattr(self, name))
 
     def add(self, **more):
@@ -74,7 +74,7 @@ class Kernels:
         c.sendall(reply(201, self.add(**{k: v for k, v in self.created[-1].items() if k in ("language", "name", "cwd")}, runs=0)))
 
     def get_sandboxes_id_kernels(self, c, f, parts, query, headers):
-        c.sendall(reply(200, {"kernels": list(self.rows.values())}))
+        c.sendall(reply(200, {"kernels": list(self.rows.values()), **self.loaded}))
 
     def act(self, c, verb, parts):
         self.asked.append((verb, parts[3]))
@@ -92,6 +92,16 @@ class Kernels:
     def post_sandboxes_id_kernels_id_interrupt(self, c, f, parts, query, headers):
         self.interrupted.set()
         self.act(c, "interrupt", parts)
+
+    def post_sandboxes_id_kernels_id_install(self, c, f, parts, query, headers):
+        """An exec of this machine, as exec.run of the fake daemon."""
+        self.installed.append({**json.loads(b"".join(self.daemon.body(f, headers))), "kernel": parts[3]})
+        e = Exec({"argv": ["sh", "-c", self.program]})
+        self.daemon.execs[e.id] = self.daemon.last = e
+        if headers["accept"] == FRAMES:
+            self.daemon.stream(c, e, {1: 0, 2: 0}, [f"Cay-Exec: {e.id}"])
+        else:
+            c.sendall(self.reply)
 
     def get_sandboxes_id_kernels_id_runs_id(self, c, f, parts, query, headers):
         c.sendall(reply(200, {"number": int(parts[5]), "state": "ended", "execution_count": int(parts[5]), "end": DONE}))
@@ -185,6 +195,53 @@ def test_their_names_are_completed(kernels, names):  # noqa: F811
     nameless = kernels.add()
     names("kernel", "rm", "box", "", want=["main", nameless["id"]])
     names("kernel", "show", "box", "m", want=["main"])
+    names("kernel", "install", "box", "", want=["main", nameless["id"]])
+    names("kernel", "install", "box", "main", "", want=[])
+
+
+def test_the_interpreter_that_is_kept_loaded(kernels, cay):
+    """Only where something is wrong with it, and apart from the table."""
+    kernels.add(name="main")
+    plain = cay("kernel", "ls", "box")
+    kernels.loaded = {"loaded": {"state": "ready"}}
+    assert cay("kernel", "ls", "box").stderr == plain.stderr == ""
+    kernels.loaded = {"loaded": {"state": "failed", "why": "it " + EVIL, "missing": {"nope": "ModuleNotFoundError: " + EVIL}}}
+    r = cay("kernel", "ls", "box")
+    assert r.stdout == plain.stdout and is_clean(r.stderr)
+    assert "kernels from has failed: it a" in r.stderr and "module 'nope' is not kept loaded: ModuleNotFoundError: a" in r.stderr
+    assert one(cay("kernel", "ls", "--json", "box"))["loaded"]["state"] == "failed"
+
+
+def test_packages_are_installed(kernels, cay):
+    """The installer's output comes as it is written, its exit status is cay's."""
+    row = kernels.add(name="main")
+    r = cay("kernel", "install", "-T", "5s", "box", "main", "requests==2.32.5", "six", "@scope/name==1.0")
+    assert (r.returncode, r.stdout, r.stderr) == (0, "done\n", "slow\n")
+    asked, = kernels.installed
+    assert asked["packages"] == {"requests": "2.32.5", "six": "", "@scope/name": "1.0"} and asked["timeout_ms"] == 5000 and asked["kernel"] == row["id"]
+    kernels.program = "echo no such package >&2; exit 3"
+    r = cay("kernel", "install", "box", "main", "nope")
+    assert r.returncode == 3 and "no such package\n" in r.stderr and kernels.installed[-1]["timeout_ms"] == 600000
+    kernels.reply = reply(200, {"id": new_id("ex"), "state": "ended", "stdout": "done\n", "started_at": "2026-11-15T01:50:43.123Z", "end": FAILED})
+    r = cay("kernel", "install", "--json", "box", "main", "six")
+    assert r.returncode == 1 and json.loads(r.stdout)["stdout"] == "done\n" and r.stdout.count("\n") == 1
+
+
+def test_an_installer_is_interrupted(kernels, cay):
+    kernels.add(name="main")
+    kernels.program = "trap 'echo stopped; exit 9' INT; echo begun; while :; do sleep 0.01; done"
+    p = cay.start("kernel", "install", "box", "main", "six")
+    assert p.stdout.readline() == b"begun\n"
+    p.send_signal(signal.SIGINT)
+    out, _ = p.communicate(timeout=30)
+    assert (p.returncode, out) == (9, b"stopped\n")
+
+
+@pytest.mark.parametrize("words_", [[], ["main"], ["main", "==1"], ["main", "six=="], ["main", "six", "six==1"], ["none", "six"]], ids=repr)
+def test_what_cannot_be_installed(kernels, cay, words_):
+    kernels.add(name="main")
+    r = cay("kernel", "install", "box", *words_)
+    assert r.returncode in (2, 4) and r.stderr.startswith("cay: ") and not kernels.installed
 
 
 def test_a_file_runs_in_a_kernel_of_its_own(kernels, cay, tmp_path):
@@ -281,6 +338,21 @@ def test_pictures_are_saved_as_they_came(kernels, cay, tmp_path):
     assert cay("kernel", "run", "-c", "1", "--pictures", "none", "box", cwd=tmp_path).returncode == 2 and len(kernels.ran) == ran and not kernels.rows
 
 
+def test_a_run_does_not_fill_a_directory(kernels, daemon, cay, tmp_path):
+    """1000 files of a run at most, the rest is counted; the names of those before are not tried again for each."""
+    for i in range(1, 301):
+        (tmp_path / f"picture-{i}.svg").touch()
+    kernels.plan = lambda code: ([result(main=False, image__svg_xml=f"<svg {i}/>") for i in range(1500)], DONE)
+    env = {**os.environ, "CAY_SOCKET": daemon.path, "ASAN_OPTIONS": "detect_leaks=0"}  # which a tracer prevents
+    r = subprocess.run(["strace", "-qq", "-o", "trace", "-e", "trace=openat", cay.program, "kernel", "run", "-c", "1", "box"],
+                       cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    made = r.stdout.splitlines()
+    assert r.returncode == 0 and made == [f"picture-{i}.svg" for i in range(301, 1301)] and "500 pictures more were not saved" in r.stderr
+    assert (tmp_path / made[-1]).read_text() == "<svg 999/>"
+    tried = (tmp_path / "trace").read_text().count('"picture-')
+    assert tried == 1300, tried
+
+
 def test_results_that_are_none(kernels, cay, tmp_path):
     cut = {"main": True, "data": {"text/plain": "cut"}, "cut": [{"mime": "image/png", "bytes": 20 << 20, "path": "/tmp/" + EVIL}, {"mime": "image/gif", "bytes": 9}]}
     kernels.plan = lambda code: ([result(image__png="no base64!"), result(application__x="?"), (EVENTS, {"result": cut}), (EVENTS, {"clear": {"wait": True}})], DONE)
@@ -336,21 +408,6 @@ def drawn(shown):
         assert len(data) <= 3072 and b"q=2" in head_
         out[-1] += data
     return out, keys
-
-
-def test_a_run_does_not_fill_a_directory(kernels, daemon, cay, tmp_path):
-    """1000 files of a run at most, the rest is counted; the names of those before are not tried again for each."""
-    for i in range(1, 301):
-        (tmp_path / f"picture-{i}.svg").touch()
-    kernels.plan = lambda code: ([result(main=False, image__svg_xml=f"<svg {i}/>") for i in range(1500)], DONE)
-    env = {**os.environ, "CAY_SOCKET": daemon.path, "ASAN_OPTIONS": "detect_leaks=0"}  # which a tracer prevents
-    r = subprocess.run(["strace", "-qq", "-o", "trace", "-e", "trace=openat", cay.program, "kernel", "run", "-c", "1", "box"],
-                       cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
-    made = r.stdout.splitlines()
-    assert r.returncode == 0 and made == [f"picture-{i}.svg" for i in range(301, 1301)] and "500 pictures more were not saved" in r.stderr
-    assert (tmp_path / made[-1]).read_text() == "<svg 999/>"
-    tried = (tmp_path / "trace").read_text().count('"picture-')
-    assert tried == 1300, tried
 
 
 @pytest.mark.parametrize("env, draws", [

@@ -5,6 +5,7 @@ What is expected comes from the installers' own output, from what the kernel the
 """
 import contextlib
 import json
+import subprocess
 
 import lab
 import pytest
@@ -13,7 +14,7 @@ from cay import layout_of, wait_for
 from test_code_image import BUILT
 from test_control import refused
 from test_egress import allow, left, node_in_lab
-from test_kernel_parent import forked
+from test_kernel_parent import forked, loaded, spares, the_spare
 from test_kernels import Kernel, texts
 
 pytestmark = [pytest.mark.plain, pytest.mark.one_lane]  # the image is large, and the installers are not what the sanitizers check
@@ -100,9 +101,13 @@ def test_kernels_are_forked_with_what_was_installed(node, box):
     forked(node, one)
     with Kernel(node, one) as k:
         assert k.info()["forked"] and texts(k.run(version)) != ["'2.32.5'"]
+        spare = the_spare(node, one)
         assert install(node, k, {"requests": "2.32.5"})["end"]["exit_code"] == 0
+        assert loaded(node, one)["state"] == "stale"
         node.call("POST", k.at + "/restart")
         assert texts(k.run(version)) == ["'2.32.5'"]
+        wait_for("the end of the spare that was forked before", lambda: spare not in spares(node, one), 10)
+        assert k.info()["pid"] != spare
     forked(node, one)
     with Kernel(node, one) as k:
         assert k.info()["forked"] and texts(k.run(version)) == ["'2.32.5'"]
@@ -162,6 +167,28 @@ def test_names_are_no_options_paths_or_addresses(node, box):
             refused("invalid_argument", install, node, k, {})
     assert not node.call("GET", f"/v1/sandboxes/{one}/execs")["execs"]
     refused("not_found", node.call, "POST", f"/v1/sandboxes/{one}/kernels/kn{'0' * 24}/install", {"packages": {"six": ""}})
+
+
+def test_from_the_command_line(node, box):
+    """`cay kernel install` passes on what pip writes, and its exit status; what pip itself lists is what was asked for."""
+    one = box(HOSTS)
+
+    def cay(*words):
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "CAY_SOCKET": str(node.socket)}
+        return subprocess.run([node.programs["cay"], *words], capture_output=True, text=True, timeout=120, env=env, check=False)
+    with Kernel(node, one, name="main") as k:
+        done = cay("kernel", "install", one, "main", "requests==2.32.5", "six")
+        assert done.returncode == 0 and "requests-2.32.5" in done.stdout, (done.stdout, done.stderr)
+        assert texts(k.run("import requests\nrequests.__version__")) == ["'2.32.5'"]
+        done = cay("exec", one, "--", "python3", "-m", "pip", "list", "--format", "json")
+        versions = {p["name"]: p["version"] for p in json.loads(done.stdout)}
+        assert versions["requests"] == "2.32.5" and versions["six"]
+        done = cay("kernel", "install", one, "main", "requests==0.0.77")
+        assert done.returncode == 1 and "requests==0.0.77" in done.stderr
+        done = cay("kernel", "install", "--json", one, "main", "six")
+        assert done.returncode == 0 and json.loads(done.stdout)["end"]["exit_code"] == 0
+        done = cay("kernel", "install", one, "main", "../x")
+        assert done.returncode == 2 and "packages" in done.stderr, done.stderr
 
 
 def test_as_a_stream(node, box):
