@@ -86,7 +86,8 @@ class Kernels:
                 with contextlib.suppress(OSError):  # it has ended
                     if "--parent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
                         words = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                        found.append(sum(map(int, words[11:13])))
+                        if words[3] == str(pid):  # not what it has forked ahead
+                            found.append(sum(map(int, words[11:13])))
             return sorted(found)
         before = ticks()
         let_pass(0.3)

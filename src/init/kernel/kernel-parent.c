@@ -167,9 +167,10 @@ static void parent_kill(struct kernel_parent *p)
 		exec_kill(p->exec);
 }
 
-static void parent_keep_why(struct kernel_parent *p, const char *text)
+/* Both texts together; what does not fit is cut off. */
+static void parent_keep_why(struct kernel_parent *p, const char *text, const char *more)
 {
-	int n = snprintf(p->why, sizeof(p->why), "%s", text);
+	int n = snprintf(p->why, sizeof(p->why), "%s%s", text, more);
 
 	if (n < 0 || !utf8_is_valid(p->why, strlen(p->why)))
 		p->why[0] = 0;
@@ -183,13 +184,13 @@ static void parent_explain_end(struct kernel_parent *p, const struct exec *exec)
 
 	output_read_last_line(&exec->out[1], line, sizeof(line));
 	if (exec->timed_out)
-		parent_keep_why(p, "it did not load its modules in 60 s");
+		parent_keep_why(p, "it did not load its modules in 60 s", "");
 	else if (e->reason == END_OOM)
-		parent_keep_why(p, "it was killed for memory");
+		parent_keep_why(p, "it was killed for memory", "");
 	else if (e->signal)
-		(void)snprintf(p->why, sizeof(p->why), "it was killed by %s", e->signal);
+		parent_keep_why(p, "it was killed by ", e->signal);
 	else
-		parent_keep_why(p, line[0] ? line : "its process ended");
+		parent_keep_why(p, line[0] ? line : "its process ended", "");
 }
 
 /* Kernels that wait for it, and the one that it forks, end. */
@@ -219,7 +220,7 @@ static void on_parent_started(struct exec *, const struct cay_err *err, void *ar
 
 	if (!err)
 		return;
-	parent_keep_why(p, err->msg);
+	parent_keep_why(p, err->msg, "");
 	on_parent_ended(NULL, p);
 }
 
@@ -450,7 +451,7 @@ static void parent_start(struct kernel_parent *p)
 	else
 		parent_close_channel(p);
 	if (r < 0)
-		parent_keep_why(p, err.msg);
+		parent_keep_why(p, err.msg, "");
 }
 
 /* argv of its language, and the modules. */
