@@ -324,9 +324,11 @@ def me_pids(node, machine):
     "print('go', flush=True)\nimport subprocess\nsubprocess.Popen(['sleep', '8888']).wait()",
     "!echo go; sleep 8888",
     "import subprocess\nchild = subprocess.Popen(['sleep', '8888'])\nprint('go', flush=True)\nwhile True: pass",
+    "import subprocess\nchild = subprocess.Popen(['sh', '-c', 'trap \"\" INT; echo ready; sleep 8888; :'], stdout=subprocess.PIPE)\n"
+    "child.stdout.readline()\nprint('go', flush=True)\nwhile True: pass",
     "import multiprocessing, signal\np = [multiprocessing.Process(target=signal.pause) for _ in range(4)]\n[x.start() for x in p]\n"
     "print('go', flush=True)\n[x.join() for x in p]"],
-    ids=["waits for a child", "shell", "child beside a loop", "multiprocessing"])
+    ids=["waits for a child", "shell", "child beside a loop", "child that ignores it", "multiprocessing"])
 def test_an_interrupt_ends_the_processes_of_the_run(kernel, own_node, machine, code):
     before = len(own_node.processes(machine))
     kernel.run("kept = 7")
