@@ -185,11 +185,12 @@ int kernel_start(struct kernel *k, struct request *rq, struct cay_err *err)
 				     .pass_fds = pass,
 				     .n_pass = ARRAY_SIZE(pass),
 				     .child_main = child_kernel_exec,
-				     .adopts_process = kernel_parent_can_fork(k),
+				     .adopts_process = !k->fork_failed && kernel_parent_can_fork(k),
 				     .on_started = on_kernel_exec_started };
 	int r = kernel_open_channels(k, pass);
 
 	k->forked = own.adopts_process;
+	k->fork_failed = false;
 	if (r >= 0 && !k->forked)
 		r = pass[2] = kernel_open_text(k->language);
 	if (r < 0)
@@ -211,6 +212,16 @@ int kernel_start(struct kernel *k, struct request *rq, struct cay_err *err)
 	else
 		(void)uv_poll_start(&k->from_runner->poll, UV_READABLE, on_kernel_events_readable);
 	return r;
+}
+
+/* The parent ended or did not answer, which is no fault of the client's. */
+static bool kernel_start_again(struct session *s)
+{
+	struct kernel *k = kernel_of(s);
+	struct cay_err err = {};
+
+	k->fork_failed = k->forked && s->ended_why && !s->deleted;
+	return k->fork_failed && kernel_start(k, s->create_request, &err) >= 0;
 }
 
 static void kernel_after_run(struct session *s, bool)
@@ -260,6 +271,7 @@ static const struct session_kind kernel_kind = {
 	.after_run = kernel_after_run,
 	.after_exit = kernel_close_channels,
 	.after_end = kernel_after_end,
+	.start_again = kernel_start_again,
 	.explain_failed_start = kernel_explain_failed_start,
 	.reply_info = kernel_reply_info,
 	.reply_run = kernel_reply_run,

@@ -521,6 +521,8 @@ void kernel_parent_restart(struct init *in)
 
 	if (p && p->stale && !p->forking)
 		parent_kill(p); /* its end starts it again */
+	else if (p && p->killed)
+		p->stale = true;
 	else if (p && !p->exec && !p->failed)
 		parent_start(p);
 }

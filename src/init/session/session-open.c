@@ -226,6 +226,8 @@ static void on_session_exit(struct exec *exec, void *arg)
 	s->exec = NULL;
 	s->state = SESSION_ENDED;
 	s->kind->after_exit(s);
+	if (!started && s->kind->start_again && s->kind->start_again(s))
+		return;
 	if (!started) {
 		(void)uv_timer_stop(&s->timer);
 		s->kind->explain_failed_start(s, &err);

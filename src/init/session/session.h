@@ -71,6 +71,8 @@ struct session_kind {
 	/* It has ended, and so has its last run; or NULL. */
 	void (*after_end)(struct session *s);
 	/* Why it could not start, from s->end. */
+	/* It ended before it was ready: whether it starts in another way now; NULL: no. */
+	bool (*start_again)(struct session *s);
 	void (*explain_failed_start)(const struct session *s, struct cay_err *err);
 	void (*reply_info)(const struct session *s, struct request *rq);
 	void (*reply_run)(struct run *r, struct request *rq, const struct run_query *q);

@@ -239,6 +239,7 @@ os.kill(PARENT, 9)
 
 def test_a_dead_parent_that_is_held(daemon, box):
     """The code that traces it does not wait for it, so PID 1 sees that its socket ended, and not its end."""
+    forked(daemon, box)
     [(pid, _)] = parents(daemon, box)
     with Kernel(daemon, box) as k:
         assert k.run(SEIZE.replace("PARENT", str(pid)))["stdout"] == "0 0\n"
@@ -248,12 +249,27 @@ def test_a_dead_parent_that_is_held(daemon, box):
 
 
 def test_a_parent_that_does_not_answer(daemon, box):
+    forked(daemon, box)
     [(pid, _)] = parents(daemon, box)
     daemon.exec(box, ["kill", "-STOP", str(pid)])
-    with pytest.raises(ApiError, match="before it was ready: its interpreter did not start in time"):
-        Kernel(daemon, box)
     with Kernel(daemon, box) as k:
-        assert texts(k.run("1 + 1")) == ["2"]
+        assert texts(k.run("1 + 1")) == ["2"] and not k.info()["forked"]
+    forked(daemon, box)
+
+
+def test_a_parent_that_ends_while_it_is_asked(daemon, box):
+    """Kernels that wait for it start on their own."""
+    forked(daemon, box)
+    [(pid, _)] = parents(daemon, box)
+    processes = [pid, *spares(daemon, box)]
+    daemon.exec(box, ["kill", "-STOP", *map(str, processes)])
+    with concurrent.futures.ThreadPoolExecutor() as pool_of:
+        made = [pool_of.submit(Kernel, daemon, box) for _ in range(3)]
+        let_pass(1)
+        daemon.exec(box, ["kill", "-9", *map(str, processes)])
+        for kernel in made:
+            with kernel.result() as k:
+                assert texts(k.run("1 + 1")) == ["2"] and not k.info()["forked"]
     forked(daemon, box)
 
 
@@ -311,8 +327,10 @@ def test_a_spare_has_nothing_of_a_kernel(daemon, box):
 
 
 def test_a_spare_that_is_killed_or_left(daemon, box):
+    forked(daemon, box)
     spare = the_spare(daemon, box)
     daemon.exec(box, ["kill", "-9", str(spare)])
+    wait_for("the end of the spare", lambda: spare not in spares(daemon, box), 10)
     with Kernel(daemon, box) as k:
         assert k.info()["forked"] and k.info()["pid"] != spare and texts(k.run("1 + 1")) == ["2"]
     spare = the_spare(daemon, box)
@@ -356,6 +374,7 @@ def test_a_pool_has_them_loaded(daemon, cold_box):  # noqa: F811
 
 
 def test_the_parent_outlives_cayd(daemon, box):
+    forked(daemon, box)
     before = parents(daemon, box)
     daemon.kill_daemon("cayd")
     daemon.start_cayd()
