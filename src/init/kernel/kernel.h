@@ -60,7 +60,7 @@ struct kernel {
 	uint64_t restarts;
 	int fork_fds[2]; /* its ends of the channels, while it waits to be forked; or -EBADF */
 	bool forked;
-	bool fork_failed; /* so the next start is not a fork */
+	bool fork_failed;                /* so the next start is not a fork */
 	struct request *restart_request; /* it is restarted when it has ended */
 	bool restart;
 };
