@@ -100,7 +100,7 @@ def give(spare, message, size, fds):
         return False
     with spare:
         try:
-            return socket.send_fds(spare, [memoryview(message)[:size]], fds) == size
+            return socket.send_fds(spare, [memoryview(message)[:size]], fds) == size and bool(spare.recv(1))
         except OSError:
             return False
 
@@ -108,6 +108,8 @@ def give(spare, message, size, fds):
 def wait_for_request(spare):
     with spare:
         message, fds, _, _ = socket.recv_fds(spare, MESSAGE, 8)
+        if message:
+            spare.send(b"+")  # one that is being killed does not say so
     if len(fds) != 4:  # the parent is gone
         os._exit(0)
     return json.loads(message), fds

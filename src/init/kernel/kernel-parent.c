@@ -542,11 +542,16 @@ void kernel_parent_forget(const struct kernel *k)
 {
 	struct kernel_parent *p = k->session.init->kernel_parent;
 	const struct session *s = &k->session;
+	bool was_current = p && p->current == k;
 
-	if (!p || (p->current != k && k->fork_fds[0] < 0))
+	if (!p || (!was_current && k->fork_fds[0] < 0))
 		return;
-	if (p->current == k)
-		p->current = NULL; /* the answer is waited for all the same */
+	if (was_current) { /* an answer that is late has an old number */
+		p->current = NULL;
+		p->forking = false;
+	}
 	if (s->ended_why && str_eq(s->ended_why, s->kind->unstarted_why))
 		parent_kill(p); /* it does not answer */
+	else if (was_current)
+		parent_send_next(p);
 }
