@@ -512,7 +512,8 @@ bool kernel_parent_can_fork(const struct kernel *k)
 {
 	const struct kernel_parent *p = k->session.init->kernel_parent;
 
-	return p && p->ready && !p->killed && !p->stale && parent_fits(p, k);
+	return p && p->ready && !p->killed && !p->stale && parent_fits(p, k) &&
+	       !proc_is_ending(p->exec->pid);
 }
 
 void kernel_parent_restart(struct init *in)
