@@ -116,6 +116,16 @@ static bool is_at_rest(const struct life *l)
 	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
 
+static uint64_t left(uint64_t at, uint64_t now)
+{
+	return at == LIFE_NEVER ? LIFE_NEVER : at > now ? at - now : 0;
+}
+
+static uint64_t later(uint64_t now, uint64_t left)
+{
+	return left == LIFE_NEVER ? LIFE_NEVER : now + left;
+}
+
 /* Every reason has its evidence. */
 static const char *wrong_reason(const struct sim *s, unsigned slot, const struct life *before,
 				const struct life_event *ev, const struct life *next)
@@ -125,7 +135,10 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 
 	switch ((enum end_reason)next->reason) {
 	case END_TTL:
-		return now < before->expires_ns ? "ended before its time" : NULL;
+		return now < (before->state == SB_STARTING ? later(g->start_ns, g->left_ns)
+							   : before->expires_ns)
+			       ? "ended before its time"
+			       : NULL;
 	case END_LEASE:
 		return now - before->renewed_ns < before->lease_ns ? "its lease was not over"
 								   : NULL;
@@ -233,16 +246,6 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	}
 }
 
-static uint64_t left(uint64_t at, uint64_t now)
-{
-	return at == LIFE_NEVER ? LIFE_NEVER : at > now ? at - now : 0;
-}
-
-static uint64_t later(uint64_t now, uint64_t left)
-{
-	return left == LIFE_NEVER ? LIFE_NEVER : now + left;
-}
-
 /* Time at rest does not count, and the files are those it had. */
 static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *before,
 			      const struct life_event *ev, const struct life *next)
@@ -252,19 +255,30 @@ static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *b
 
 	if (ev->kind == LIFE_START)
 		g->stopped = false;
+	if (before->state == SB_STOPPED && next->state == SB_STARTING)
+		g->start_ns = now;
 	if (!is_at_rest(before) && is_at_rest(next)) {
 		s->tally->stopped++;
 		g->left_ns = left(before->expires_ns, now);
 		g->ceiling_left_ns = left(g->ceiling_ns, now);
 		return ev->kind == LIFE_STOP ? NULL : "stopped, and nobody wanted that";
 	}
-	s->tally->taken_back += before->state == SB_STARTING && next->state == SB_STOPPING;
+	if (before->state == SB_STARTING && next->state == SB_STOPPING) {
+		s->tally->taken_back++;
+		/* what a start of another boot took is not known */
+		if (ev->kind != LIFE_OBSERVED || s->w.rows[slot].boot == s->w.boot) {
+			g->left_ns = left(g->left_ns, now - g->start_ns);
+			g->ceiling_left_ns = left(g->ceiling_left_ns, now - g->start_ns);
+		}
+		if (next->expires_ns != g->left_ns)
+			return "the time of a start that failed was not counted";
+	}
 	if (before->state != SB_STARTING || next->state != SB_RUNNING)
 		return NULL;
 	s->tally->started++;
-	g->ceiling_ns = later(now, g->ceiling_left_ns);
-	if (next->expires_ns != later(now, g->left_ns))
-		return "its time at rest counted";
+	g->ceiling_ns = later(g->start_ns, g->ceiling_left_ns);
+	if (next->expires_ns != later(g->start_ns, g->left_ns))
+		return "its time at rest counted, or that of its start did not";
 	if (s->w.facts[slot].files != g->files)
 		return "started, and its files are not those it had";
 	return NULL;
@@ -355,6 +369,7 @@ void ledger_restart(struct sim *s)
 		if (is_at_rest(l)) { /* a second stop may have been lost */
 			g->left_ns = l->expires_ns;
 			g->ceiling_left_ns = l->ceiling_ns;
+			g->start_ns = l->active_ns;
 		}
 		g->must = 0;
 		g->busy = 0;
@@ -372,6 +387,9 @@ void ledger_check(struct sim *s)
 		unsigned slot = world_slot(&l->id);
 		const struct ledger *g = &s->ledger[slot];
 
+		if (l->state == SB_STARTING && g->left_ns != LIFE_NEVER &&
+		    now > later(g->start_ns, g->left_ns) + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "starts past its deadline");
 		if (is_at_rest(l))
 			continue;
 		if (l->state < SB_ENDING && s->r.boxes[i].row.boot != s->w.boot)

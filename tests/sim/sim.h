@@ -35,6 +35,7 @@ struct ledger {
 	uint64_t watched; /* the birth of the PID 1 whose pidfd cayd has */
 	uint64_t files;   /* that it ran with first; 0: it has not run */
 	uint64_t left_ns, ceiling_left_ns; /* of its time, when it was stopped */
+	uint64_t start_ns;                 /* when its last start began */
 	uint64_t died, failed; /* generation whose PID 1 died, in which an effect failed */
 	bool exited;
 	uint64_t taken;  /* the generation in which somebody took it, warm */

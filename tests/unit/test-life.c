@@ -627,7 +627,41 @@ static void a_stopped_one_starts_again(void **)
 		  &(struct life_event){ .kind = LIFE_DONE, .effect = DO_CLAIM, .generation = 1 },
 		  AT(10), &out);
 	assert_true(out.sync && out.next.state == SB_RUNNING);
-	assert_true(out.next.expires_ns == AT(10 + 30) && out.next.ceiling_ns == AT(10 + 60));
+	/* from when its start began */
+	assert_true(out.next.expires_ns == AT(5 + 30) && out.next.ceiling_ns == AT(5 + 60));
+}
+
+/* A start runs scripts of the image: that time is part of its life, however it ends. */
+static void time_spent_in_starting_counts(void **)
+{
+	struct life_event start = { .kind = LIFE_START }, due = { .kind = LIFE_DEADLINE };
+	struct life l = stopped(AT(60), AT(90));
+
+	(void)take(&l, start, AT(200));
+	assert_true(life_next_deadline(&l) == AT(230));
+	(void)take(&l, done(&l, LIFE_FAILED), AT(210));
+	assert_true(l.expires_ns == AT(20) && l.ceiling_ns == AT(50));
+	(void)take(&l, done(&l, LIFE_OK), AT(211));
+	(void)take(&l, start, AT(300));
+	assert_int_equal(take(&l, due, AT(319)), DO_NOTHING);
+	assert_int_equal(l.state, SB_STARTING);
+	(void)take(&l, due, AT(320));
+	assert_true(l.state == SB_ENDING && l.reason == END_TTL);
+}
+
+/* The longest time that a sandbox may live was lowered while it was stopped. */
+static void a_start_has_the_ceiling_of_today(void **)
+{
+	struct life l = stopped(AT(60), AT(90));
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_START, .max_ns = AT(20) }, AT(200));
+	for (unsigned i = 0; i < 3; i++)
+		(void)take(&l, done(&l, LIFE_OK), AT(201));
+	assert_true(l.state == SB_RUNNING);
+	assert_true(l.expires_ns == AT(220) && l.ceiling_ns == AT(220));
+	l = stopped(AT(60), AT(90));
+	(void)take(&l, (struct life_event){ .kind = LIFE_START, .max_ns = AT(500) }, AT(200));
+	assert_true(l.expires_ns == AT(30) && l.ceiling_ns == AT(60));
 }
 
 /* Whatever goes wrong with a start, the files stay. */
@@ -730,9 +764,16 @@ static void at_rest_after_a_restart(void **)
 		struct life_event ev = { .kind = LIFE_OBSERVED, .observed = rows[i].found };
 
 		l.state = (uint8_t)rows[i].state;
+		l.active_ns = AT(290);
 		row_check(i, take(&l, ev, AT(300)) == rows[i].effect);
 		row_check(i, l.state == rows[i].then);
-		row_check(i, l.state != SB_RUNNING || l.expires_ns == AT(330));
+		row_check(i, l.state != SB_RUNNING || l.expires_ns == AT(290 + 30));
+		/* what a start of another boot took is not known */
+		row_check(i, l.state != SB_STOPPING ||
+				     l.expires_ns == AT(rows[i].state == SB_STARTING &&
+									rows[i].found.same_boot
+								? 20
+								: 30));
 	}
 }
 
@@ -755,6 +796,8 @@ int main(void)
 		cmocka_unit_test(one_that_went_bad_is_made_anew),
 		cmocka_unit_test(warm_after_a_restart),
 		cmocka_unit_test(a_stopped_one_starts_again),
+		cmocka_unit_test(time_spent_in_starting_counts),
+		cmocka_unit_test(a_start_has_the_ceiling_of_today),
 		cmocka_unit_test(a_start_that_fails_is_taken_back),
 		cmocka_unit_test(a_stop_that_was_not_written_is_written_again),
 		cmocka_unit_test(a_stop_waits_for_an_effect_and_is_written_again),

@@ -60,11 +60,12 @@ static void start_at_turn(struct cayd *c, struct request *rq, struct create_turn
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	bool stopped = sb && sb->life.state == SB_STOPPED;
+	struct life_event ev = { .kind = LIFE_START };
 	struct cay_err err = {};
 
-	if (stopped && admit_check_start(c, sb, &err) < 0) {
+	if (stopped && admit_check_start(c, sb, &ev.max_ns, &err) < 0) {
 		start_fail(rq, &err);
-	} else if (sb && sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_START })) {
+	} else if (sb && sandbox_apply_event(sb, &ev)) {
 		sandbox_refuse_state(rq, sb);
 	} else if (sb) {
 		if (stopped)

@@ -397,6 +397,16 @@ static const char *const fsck_details[FSCK_NUM] = {
 #undef CAY_FSCK
 };
 
+/* Without a reply, or after this many. */
+#define STUCK_NS (60 * NS_PER_S)
+#define STUCK_TRIES 5
+
+static bool sandbox_is_stuck(const struct sandbox *sb, uint64_t now)
+{
+	return sb->life.state == SB_STOPPING &&
+	       (sb->life.tries >= STUCK_TRIES || now - sb->changed_boot_ns > STUCK_NS);
+}
+
 /* FSCK_NUM: nothing is wrong. */
 static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct verb_list_row *row,
 					 uint64_t now)
@@ -412,6 +422,8 @@ static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct 
 		       : !sandbox_matches_keeper_row(sb, row) ? FSCK_OTHER
 		       : row->processes                       ? FSCK_AWAKE
 							      : FSCK_NUM;
+	if (sandbox_is_stuck(sb, now))
+		return FSCK_STUCK;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
 		return FSCK_NUM; /* it is being created or removed */
 	if (!row || !row->pid || !row->processes)
@@ -457,9 +469,15 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 			    sb);
 		return true;
 	case FSCK_AWAKE:
-		(void)sandbox_apply_event(
-			sb, &(struct life_event){ .kind = LIFE_OBSERVED,
-						  .observed = { .exists = true, .processes = 1 } });
+		(void)sandbox_apply_event(sb,
+					  &(struct life_event){ .kind = LIFE_OBSERVED,
+								.observed = { .same_boot = true,
+									      .exists = true,
+									      .processes = 1 } });
+		return true;
+	case FSCK_STUCK: /* the time of its next attempt, if it has one */
+		if (sb->life.retry_ns != LIFE_NEVER)
+			sb->life.retry_ns = 0;
 		return true;
 	case FSCK_OVERDUE:
 		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });
@@ -491,8 +509,8 @@ static bool foreign_is_old_enough(const struct fsck_pass *k, const struct verb_l
 		enum fsck_kind kind;
 
 		/* skip sandboxes that changed during the listing */
-		if (sb->life.pending_effect != DO_NOTHING || sb->unsaved ||
-		    sb->changed_boot_ns >= k->began)
+		if (!sandbox_is_stuck(sb, now) && (sb->life.pending_effect != DO_NOTHING ||
+						   sb->unsaved || sb->changed_boot_ns >= k->began))
 			continue;
 		++*ret_checked;
 		kind = fsck_check_sandbox(sb, keeper_list_find(&k->facts, &sb->info.id), now);

@@ -116,7 +116,7 @@ static uint64_t disk_watch_count(const struct disk_watch *w, const struct sandbo
 	if (sb->life.state != SB_RUNNING || sb->life.pending_effect != DO_NOTHING ||
 	    sb->disk_watch.since != w->shortage)
 		return 0;
-	return sb->disk_watch.written - sb->disk_watch.base;
+	return sb->disk_watch.before + sb->disk_watch.written - sb->disk_watch.base;
 }
 
 static void disk_watch_judge(struct disk_watch *w)
@@ -142,11 +142,15 @@ static void disk_watch_note(const struct disk_watch *w, const struct verb_list_r
 {
 	struct sandbox *sb = sandbox_find(w->cayd->sandboxes, &row->sandbox);
 
-	if (!sb || sb->life.generation != row->generation)
+	if (!sb || sb->life.generation != row->generation || life_is_at_rest(&sb->life))
 		return;
-	/* fewer than before: a process ended that its parent did not wait for */
-	if (sb->disk_watch.since != w->shortage || row->written_bytes < sb->disk_watch.base) {
+	if (sb->disk_watch.since != w->shortage) {
 		sb->disk_watch.since = w->shortage;
+		sb->disk_watch.base = row->written_bytes;
+		sb->disk_watch.before = 0;
+	} else if (row->written_bytes < sb->disk_watch.written) {
+		/* a process ended that its parent did not wait for */
+		sb->disk_watch.before += sb->disk_watch.written - sb->disk_watch.base;
 		sb->disk_watch.base = row->written_bytes;
 	}
 	sb->disk_watch.written = row->written_bytes;

@@ -411,7 +411,8 @@ static void sandbox_forget_run(struct sandbox *sb, unsigned before)
 	sb->end_is_of_node = sb->ca_is_given = false;
 	sb->entrypoint_poll.ended = false;
 	sb->usage.known = false;
-	sb->disk_watch.since = 0;
+	sb->disk_watch.before += sb->disk_watch.written - sb->disk_watch.base;
+	sb->disk_watch.written = sb->disk_watch.base = 0;
 }
 
 void sandbox_state_changed(struct sandbox *sb, unsigned before)
@@ -424,7 +425,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 		sb->failure = (struct cay_err){}; /* who started it has been answered */
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
-	if (sb->life.state != SB_PAUSED)
+	if (sb->life.state != SB_PAUSED && !life_is_at_rest(&sb->life))
 		sb->info.hold = NULL;
 	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
 	sandbox_notify_observers(sb, SANDBOX_STATE_CHANGED);

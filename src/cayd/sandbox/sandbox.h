@@ -114,6 +114,7 @@ struct sandbox {
 	} egress_counts;
 	struct {
 		uint64_t written, base; /* bytes: last seen, and when the disk became short */
+		uint64_t before;        /* during this shortage, by counters that are gone */
 		uint64_t since;         /* the shortage that base is of; 0: none */
 	} disk_watch;
 	struct {

@@ -3,6 +3,7 @@
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/count.h"
+#include "cayd/sandbox/disk-watch.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
@@ -208,18 +209,31 @@ int admit_and_create(struct cayd *c, const struct id *tenant, const struct sandb
 	return r < 0 ? r : sandbox_create(c->sandboxes, tenant, spec, key, ret, err);
 }
 
-int admit_check_start(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
+int admit_check_start(struct cayd *c, struct sandbox *sb, uint64_t *ret_max_ns, struct cay_err *err)
 {
-	struct grant more = grant_of_limits(&sb->info.limits,
-					    sb->resize.has_wanted ? &sb->resize.wanted : NULL);
+	const struct id *tenant = &sb->info.tenant;
+	struct limits now = quota_bound_start(c, tenant, &sb->info.limits);
+	struct limits wanted = quota_bound_start(c, tenant, &sb->resize.wanted);
+	struct grant more = grant_of_limits(&now, sb->resize.has_wanted ? &wanted : NULL);
+	struct quotas q = quota_get(c, tenant);
 
+	if (sb->info.hold && disk_watch_is_short(c))
+		return cay_fail(err, CAY_E_CAPACITY, "%s", sb->info.hold);
 	if (!keeper_is_up(c->keeper))
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (!(keeper_runtimes(c->keeper) & 1u << sb->info.runtime))
 		return cay_fail(err, CAY_E_UNSUPPORTED,
 				"its runtime is not installed here or failed its probes");
-	if (quota_check_grant(c, &sb->info.tenant, &sb->count.granted, &more, err) < 0 ||
-	    quota_check_node(c, &sb->count.granted, &more, err) < 0)
+	if (tenants_require_disk_quota(c, tenants_count(c), err) < 0)
+		return -ENOTSUP;
+	if (tenant_count_placed(c->sandboxes, tenant, NULL) > q.sandboxes) /* it is one of them */
+		return cay_fail(err, CAY_E_LIMIT, "this tenant may have only %llu sandboxes",
+				(unsigned long long)q.sandboxes);
+	if (quota_check_grant(c, tenant, &sb->count.granted, &more, err) < 0 ||
+	    quota_check_node(c, &sb->count.granted, &more, err) < 0 || node_space_check(c, err) < 0)
 		return -ENOSR;
-	return node_space_check(c, err);
+	sb->info.limits = now;
+	sb->resize.wanted = wanted;
+	*ret_max_ns = q.max_ttl_ms * NS_PER_MS;
+	return 0;
 }

@@ -30,6 +30,8 @@
 				   const struct sandbox_create *spec,
 				   const struct idempotency_key *key, const struct sandbox *warm,
 				   struct sandbox **ret, struct cay_err *err);
-/* Whether a stopped sandbox may start: what its run takes, as for a create; its disk is there. */
-[[nodiscard]] int admit_check_start(struct cayd *c, const struct sandbox *sb, struct cay_err *err);
+/* Whether a stopped sandbox may start, as a create would be judged; its limits are lowered to the
+ * ceilings of now.  *ret_max_ns: how long it may run. */
+[[nodiscard]] int admit_check_start(struct cayd *c, struct sandbox *sb, uint64_t *ret_max_ns,
+				    struct cay_err *err);
 #endif

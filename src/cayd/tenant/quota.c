@@ -82,6 +82,17 @@ int quota_bound_create(const struct cayd *c, const struct id *tenant, struct san
 	return ceilings_bound_create(&set, spec, err);
 }
 
+struct limits quota_bound_start(const struct cayd *c, const struct id *tenant,
+				const struct limits *was)
+{
+	struct limits limits = *was;
+	struct ceiling_set set;
+
+	quota_get_ceilings(c, tenant, &set);
+	ceilings_bound_start(&set, &limits);
+	return limits;
+}
+
 /* Memory of the machine without node.memory. */
 static uint64_t quota_get_node_memory(const struct cayd *c)
 {

@@ -18,6 +18,9 @@ void quota_describe(const struct cayd *c, const struct id *tenant, struct tenant
 /* Lower the defaults of a create to the ceilings of the tenant; refuse what it asks above. */
 [[nodiscard]] int quota_bound_create(const struct cayd *c, const struct id *tenant,
 				     struct sandbox_create *spec, struct cay_err *err);
+/* The limits of a sandbox that was created under other ceilings. */
+struct limits quota_bound_start(const struct cayd *c, const struct id *tenant,
+				const struct limits *was);
 /* Whether the tenant and the node may have the limits of `more` in place of those of `less`. */
 [[nodiscard]] int quota_check_grant(const struct cayd *c, const struct id *tenant,
 				    const struct grant *less, const struct grant *more,

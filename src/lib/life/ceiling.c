@@ -145,6 +145,16 @@ int ceilings_bound_create(const struct ceiling_set *set, struct sandbox_create *
 	return 0;
 }
 
+void ceilings_bound_start(const struct ceiling_set *set, struct limits *limits)
+{
+	for (unsigned kind = 0; kind < CEILING_NUM; kind++) {
+		uint64_t *limit = ceiling_limit_at(limits, kind);
+
+		if (*limit > set->max[kind])
+			*limit = set->max[kind];
+	}
+}
+
 int ceilings_check_change(const struct ceiling_set *set, const struct limits *was,
 			  const struct limits *now, struct cay_err *err)
 {

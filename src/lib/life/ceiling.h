@@ -45,6 +45,8 @@ struct ceilings ceilings_describe(const struct ceiling_set *set);
  * gives are lowered. */
 [[nodiscard]] int ceilings_bound_create(const struct ceiling_set *set, struct sandbox_create *spec,
 					struct cay_err *err);
+/* Lower limits that were granted under higher ceilings. */
+void ceilings_bound_start(const struct ceiling_set *set, struct limits *limits);
 /* CAY_E_INVALID for a limit that is raised above its ceiling. */
 [[nodiscard]] int ceilings_check_change(const struct ceiling_set *set, const struct limits *was,
 					const struct limits *now, struct cay_err *err);

@@ -91,12 +91,18 @@ static bool life_is_idle(const struct life *l)
 	return l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !l->n_requests;
 }
 
+/* While it starts, expires_ns is what was left when that began. */
+static uint64_t life_expiry(const struct life *l)
+{
+	return l->state == SB_STARTING ? life_time_add(l->active_ns, l->expires_ns)
+	       : life_has_deadlines(l) ? l->expires_ns
+				       : LIFE_NEVER;
+}
+
 uint64_t life_next_deadline(const struct life *l)
 {
-	uint64_t at = l->retry_ns;
+	uint64_t at = life_time_min(l->retry_ns, life_expiry(l));
 
-	if (life_has_deadlines(l))
-		at = life_time_min(at, l->expires_ns);
 	if (life_has_deadlines(l))
 		at = life_time_min(at, life_time_add(l->renewed_ns, l->lease_ns));
 	if (life_is_idle(l))
@@ -186,7 +192,10 @@ static void life_begin_stopping(struct life_out *out, uint64_t now)
 {
 	struct life *l = &out->next;
 
-	if (!life_is_at_rest(l)) {
+	if (l->state == SB_STARTING) { /* what ran meanwhile counts */
+		l->expires_ns = life_time_left(l->expires_ns, now - l->active_ns);
+		l->ceiling_ns = life_time_left(l->ceiling_ns, now - l->active_ns);
+	} else if (!life_is_at_rest(l)) {
 		l->expires_ns = life_time_left(l->expires_ns, now);
 		l->ceiling_ns = life_time_left(l->ceiling_ns, now);
 	}
@@ -212,13 +221,13 @@ static void life_on_stopped(struct life_out *out, enum life_outcome outcome, uin
 	out->sync = true; /* a client that sees it also finds it after a crash */
 }
 
-/* Its time goes on. */
+/* Its time goes on, from when its start began. */
 static void life_run_again(struct life_out *out, uint64_t now)
 {
 	struct life *l = &out->next;
 
-	l->ceiling_ns = life_time_add(now, l->ceiling_ns);
-	l->expires_ns = life_time_min(life_time_add(now, l->expires_ns), l->ceiling_ns);
+	l->ceiling_ns = life_time_add(l->active_ns, l->ceiling_ns);
+	l->expires_ns = life_time_min(life_time_add(l->active_ns, l->expires_ns), l->ceiling_ns);
 	l->active_ns = l->saved_ns = l->renewed_ns = now;
 	life_set_state(out, SB_RUNNING);
 	out->sync = true;
@@ -355,9 +364,9 @@ static void life_stop(struct life_out *out, uint64_t now)
 		life_begin_stopping(out, now);
 }
 
-static void life_start(struct life_out *out)
+static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 {
-	const struct life *l = &out->next;
+	struct life *l = &out->next;
 
 	if (life_is_up(l) || l->state == SB_STARTING) {
 		out->notify = true; /* it is so already */
@@ -365,6 +374,9 @@ static void life_start(struct life_out *out)
 		   l->retry_ns != LIFE_NEVER) {
 		out->refused = CAY_E_STATE;
 	} else {
+		l->active_ns = l->saved_ns = now;
+		l->ceiling_ns = life_time_min(l->ceiling_ns, max ? max : LIFE_NEVER);
+		l->expires_ns = life_time_min(l->expires_ns, l->ceiling_ns);
 		life_set_state(out, SB_STARTING);
 		out->sync = true; /* or a crash finds processes of one that is stopped */
 		life_begin_effect(out, DO_RESTORE);
@@ -420,6 +432,8 @@ static void life_count_request(struct life_out *out, bool enter, uint64_t now)
 		l->n_requests++;
 	else if (l->n_requests)
 		l->n_requests--;
+	if (life_is_at_rest(l)) /* a late one, of the run before */
+		return;
 	l->active_ns = now;
 	if (l->idle_ns != LIFE_NEVER && now - l->saved_ns >= l->idle_ns / IDLE_PARTS) {
 		l->saved_ns = now;
@@ -431,7 +445,7 @@ static void life_on_deadline(struct life_out *out, uint64_t now)
 {
 	struct life *l = &out->next;
 
-	if (life_has_deadlines(l) && now >= l->expires_ns)
+	if (now >= life_expiry(l))
 		life_begin_ending(out, END_TTL, false);
 	else if (life_has_deadlines(l) && now >= life_time_add(l->renewed_ns, l->lease_ns))
 		life_begin_ending(out, END_LEASE, false);
@@ -466,6 +480,8 @@ static void life_on_observed_at_rest(struct life_out *out, const struct life_obs
 	struct life *l = &out->next;
 	bool alive = f->same_boot && f->processes && f->started_ns;
 
+	if (!f->same_boot) /* of another clock */
+		l->active_ns = l->saved_ns = now;
 	if (!f->exists) {
 		life_begin_ending(out, END_NODE_LOST, true);
 	} else if (l->state == SB_STARTING && alive && f->claimed) {
@@ -576,7 +592,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		life_stop(out, now);
 		break;
 	case LIFE_START:
-		life_start(out);
+		life_start(out, ev->max_ns, now);
 		break;
 	case LIFE_EXTEND:
 		life_extend_ttl(out, ev->until_ns, now);

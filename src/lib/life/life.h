@@ -44,8 +44,8 @@
  * A stopped sandbox has its files and no process.  `stopping` is durable before anything is killed,
  * and `starting` before anything runs, so a crash in between is never taken for the loss of a
  * running sandbox.  A start has one way back: whatever fails or is cut off leads to `stopping`, and
- * the files stay.  Its time stands still meanwhile: expires_ns and ceiling_ns are then what is
- * left, which holds in any boot.
+ * the files stay.  Its time stands still while it is stopped: expires_ns and ceiling_ns are then
+ * what is left, which holds in any boot.  The time of a start counts, also of one that fails.
  *
  * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
  * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
@@ -79,7 +79,7 @@ struct life {
 	uint64_t expires_ns; /* ends then with reason `ttl`; at rest: how long after its start */
 	uint64_t ceiling_ns; /* upper bound of expires_ns, and the same */
 	uint64_t idle_ns;    /* idle timeout: ends with reason `idle`; or LIFE_NEVER */
-	uint64_t active_ns;  /* time of the last request */
+	uint64_t active_ns;  /* time of the last request; while it starts: when that began */
 	uint64_t lease_ns;   /* ends with reason `lease` if not renewed for so long; LIFE_NEVER */
 	uint64_t renewed_ns; /* not in the journal, nor the one above, which is in the record */
 	uint64_t saved_ns;   /* active_ns as in the journal */
@@ -107,7 +107,7 @@ enum life_kind {
 	LIFE_PAUSE,
 	LIFE_RESUME,
 	LIFE_STOP,
-	LIFE_START,    /* a stopped one */
+	LIFE_START,    /* a stopped one: max_ns */
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_ENTER,    /* a request enters the sandbox */
@@ -150,6 +150,7 @@ struct life_event {
 	enum life_outcome outcome;
 	uint64_t generation;
 	uint64_t started_ns, until_ns, lease_ns;
+	uint64_t max_ns; /* how long it may run at most from now on; 0: as it was */
 	unsigned reason, code;
 	struct life_observation observed;
 	struct life_terms terms;

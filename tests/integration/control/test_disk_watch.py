@@ -105,3 +105,21 @@ def test_it_is_told_why_and_goes_on_when_there_is_space(node):
     assert "nearly full" in red.get(box)["hold"]
     (node.fs / "ballast").unlink()
     wait_for("it to go on", lambda: red.get(box)["state"] == "running" and "hold" not in red.get(box), 30)
+
+
+def test_a_stop_does_not_end_a_hold(node):
+    red = asks(node, "write", node.red)
+    box = red.create("tiny")
+    fill(red, box)
+    wait_for("it to be held for good", lambda: free(node.fs) < 2.25 * RESERVE and red.get(box)["state"] == "paused", 60)
+    assert "nearly full" in red.call("POST", f"/v1/sandboxes/{box}/stop")["hold"]
+    for _ in range(2):
+        with pytest.raises(ApiError) as refusal:
+            red.call("POST", f"/v1/sandboxes/{box}/start")
+        assert refusal.value.code == "no_capacity" and "nearly full" in str(refusal.value)
+        assert red.get(box)["state"] == "stopped"
+        node.kill_daemon("cayd")
+        node.start_cayd()
+    (node.fs / "ballast").unlink()
+    wait_for("the hold to end", lambda: "hold" not in red.get(box), 30)
+    assert red.call("POST", f"/v1/sandboxes/{box}/start")["state"] == "running"

@@ -265,6 +265,32 @@ def test_a_start_needs_room(own):
     me.delete(box)
 
 
+def test_a_start_is_judged_like_a_create(own):
+    """What the operator lowered while it was stopped holds from its first instruction on."""
+    tn = own.call("POST", "/v1/tenants", {"name": "lowered"})["id"]
+    me = asks(own, "write", tn)
+    box, other = me.create("tiny", ttl_ms=3600000, limits={"pids": 77, "memory_bytes": 100 << 20}), me.create("tiny")
+    act(me, box, "stop")
+    quotas(own, tn, ceilings={"pids": 40, "memory_bytes": 64 << 20}, quotas={"max_ttl_ms": 60000, "sandboxes": 1})
+    refused("limit_exceeded", act, me, box, "start")
+    assert me.get(box)["limits"]["pids"] == 77  # not started, not changed
+    me.delete(other)
+    started = act(me, box, "start")
+    assert (started["limits"]["pids"], started["limits"]["memory_bytes"]) == (40, 64 << 20)
+    assert in_kernel(own, box, "pids.max") == "40"
+    left = until(started) - datetime.datetime.now(datetime.timezone.utc)
+    assert left <= datetime.timedelta(seconds=60), left
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert me.get(box)["limits"]["pids"] == 40
+    act(me, box, "stop")
+    own.env["CAY_NODE_UNLIMITED_DISK"] = "no"  # and this disk has no quotas
+    restart(own, "cayd")
+    refused("unsupported", act, me, box, "start")
+    refused("unsupported", me.create, "tiny")
+    me.delete(box)
+
+
 def test_a_start_counts_limits_that_are_not_set_yet(own):
     """A change of limits that the keeper has not seen is made after the start, so the start needs room for it."""
     tn = own.call("POST", "/v1/tenants", {"name": "wanting"})["id"]
@@ -356,6 +382,23 @@ def test_fsck_sees_what_is_wrong_with_a_stopped_one(own):
     assert ended(own, lost)["end"]["reason"] == "node_lost"
     assert own.get(fine)["state"] == "stopped"
     own.delete(fine)
+    clean(own)
+
+
+def test_fsck_names_one_that_does_not_stop(own):
+    box = own.create("tiny")
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = "stop:kill=always"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    with contextlib.suppress(ApiError, OSError, TimeoutError):
+        own.call("POST", f"/v1/sandboxes/{box}/stop", timeout_s=1)
+    wait_for("fsck to name it", lambda: fsck(own) == {("stuck", box)}, 60)
+    assert fsck(own, "POST") == {("stuck", box)} and own.get(box)["state"] == "stopping"
+    restart(own, "cayd")
+    wait_for("it to be stopped", lambda: own.get(box)["state"] == "stopped", 30)
+    assert not fsck(own)
+    own.delete(box)
     clean(own)
 
 
