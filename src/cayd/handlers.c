@@ -172,6 +172,15 @@ void op_sandbox_extend(struct cayd *c, struct request *rq)
 	}
 }
 
+void op_sandbox_hold(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_hold *q = rq->body;
+	struct life_event ev = { .kind = LIFE_HOLD,
+				 .until_ns = clk_boot_ns(c->clk) + q->for_ms * NS_PER_MS };
+
+	sandbox_apply_for_request(c, rq, &ev, WAIT_SAVED);
+}
+
 void op_sandbox_labels(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_labels *q = rq->body;

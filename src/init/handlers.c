@@ -11,7 +11,25 @@
 #include "init/kernel/kernel-parent.h"
 #include "init/service/service-config.h"
 #include "init/service/start-scripts.h"
+#include "init/session/session.h"
 #include "wire/hello.h"
+
+static bool sessions_have_work(const struct sessions *of)
+{
+	for (const struct session *s = of->first; s; s = s->next)
+		if (s->current_run || s->n_queued)
+			return true;
+	return false;
+}
+
+/* Of clients; the entrypoint is like a service. */
+static bool init_has_work(const struct init *in)
+{
+	unsigned own = in->entrypoint.state == ENTRYPOINT_RUNNING;
+
+	return in->n_live_execs > own || sessions_have_work(&in->shells) ||
+	       sessions_have_work(&in->kernels);
+}
 
 static void init_route_hello(struct request *rq, void *arg)
 {
@@ -25,6 +43,7 @@ static void init_route_hello(struct request *rq, void *arg)
 	h.features = (in->usable ? HELLO_CLAIMED : 0) |
 		     (in->entrypoint.state ? HELLO_ENTRYPOINT_STARTED : 0);
 	h.features |= in->claimed ? HELLO_CLAIM_RECEIVED : 0;
+	h.features |= init_has_work(in) ? 0 : HELLO_NO_WORK;
 	hello_encode(&h, bytes);
 	if (buf_append(&body, bytes, sizeof(bytes)) < 0) {
 		request_no_memory(rq);

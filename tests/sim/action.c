@@ -37,28 +37,44 @@ static uint64_t span(struct sim *s)
 	       world_random(&s->w, NS_PER_S);
 }
 
+static struct life_terms terms(struct sim *s)
+{
+	return (struct life_terms){ .ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
+				    .idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+				    .max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+				    .lease_ns = one_in(s, 3) ? span(s) : 0,
+				    .entry = one_in(s, 2),
+				    .on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP,
+				    .expire_stops = one_in(s, 2),
+				    .idle_stops = one_in(s, 2),
+				    .idle_is_work = one_in(s, 2),
+				    .rest_ns = one_in(s, 2) ? span(s) : 0 };
+}
+
 static bool create(struct sim *s)
 {
 	unsigned slot = s->n_created, live = 0;
 	struct id id = world_id(slot);
-	uint64_t max = one_in(s, 2) ? LIFE_NEVER : span(s);
+	struct life_terms t = terms(s);
+	uint64_t max = t.max_ns;
 	struct life l;
 
 	for (unsigned i = 0; i < s->r.n_boxes; i++)
 		live += !life_is_finished(&s->r.boxes[i].row.life);
 	if (!s->up || slot == RUNNER_BOXES || live >= LIVE_MAX)
 		return false;
-	l = life_new(&id, s->w.clk.boot, one_in(s, 3) ? LIFE_NEVER : span(s),
-		     one_in(s, 2) ? LIFE_NEVER : span(s), max);
-	life_set_lease(&l, s->w.clk.boot, one_in(s, 3) ? span(s) : 0);
-	l.entry = one_in(s, 2);
-	l.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP;
+	l = life_new(&id, s->w.clk.boot, t.ttl_ns, t.idle_ns, max);
+	life_set_lease(&l, s->w.clk.boot, t.lease_ns);
+	life_set_rest(&l, &t);
+	l.entry = t.entry;
+	l.on_exit = t.on_exit;
 	if (one_in(s, 3)) {
 		max = LIFE_NEVER;
 		l = life_new(&id, s->w.clk.boot, max, max, max);
 		l.warm = true;
 	}
 	s->ledger[slot].ceiling_ns = max == LIFE_NEVER ? LIFE_NEVER : s->w.clk.boot + max;
+	s->ledger[slot].ttl_ns = t.ttl_ns;
 	s->n_created++;
 	return runner_create(&s->r, &l) == 0;
 }
@@ -66,12 +82,7 @@ static bool create(struct sim *s)
 /* Two requests may want the same one. */
 static bool take(struct sim *s)
 {
-	struct life_terms t = { .ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
-				.idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
-				.max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
-				.lease_ns = one_in(s, 3) ? span(s) : 0,
-				.entry = one_in(s, 2),
-				.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP };
+	struct life_terms t = terms(s);
 	const struct runner_box *b = pick(s);
 
 	return b && !say(s, b, (struct life_event){ .kind = LIFE_CLAIM, .terms = t });
@@ -95,9 +106,20 @@ static bool turn(struct sim *s)
 static bool rest(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
+	struct life_event ev = { .kind = one_in(s, 3) ? LIFE_STOP : LIFE_START,
+				 .max_ns = one_in(s, 2) ? span(s) : 0 };
 
-	return b &&
-	       !say(s, b, (struct life_event){ .kind = one_in(s, 3) ? LIFE_STOP : LIFE_START });
+	return b && !say(s, b, ev);
+}
+
+static bool hold(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && !say(s, b,
+			 (struct life_event){ .kind = LIFE_HOLD,
+					      .until_ns = s->w.clk.boot +
+							  (one_in(s, 4) ? 0 : span(s)) });
 }
 
 static bool extend(struct sim *s)
@@ -162,7 +184,9 @@ static void answer(struct sim *s, unsigned at, bool keep)
 					  .effect = c.effect,
 					  .outcome = c.outcome,
 					  .generation = c.generation,
-					  .started_ns = c.started_ns });
+					  .started_ns = c.started_ns,
+					  .busy = c.busy,
+					  .may_stop = !one_in(s, 8) });
 }
 
 static struct call *pick_call(struct sim *s, bool happened)
@@ -320,6 +344,8 @@ static bool restart(struct sim *s)
 static void pass(struct sim *s, uint64_t ns)
 {
 	clk_test_advance(&s->w.clk, ns);
+	s->real_ns += ns;
+	s->r.may_stop = !one_in(s, 8);
 	if (!s->up || s->w.clk.boot - s->swept_ns < SIM_SWEEP_NS)
 		return;
 	s->swept_ns = s->w.clk.boot;
@@ -382,6 +408,15 @@ static bool exits(struct sim *s)
 	return true;
 }
 
+static bool works(struct sim *s)
+{
+	struct fact *f = pick_alive(s);
+
+	if (f)
+		f->busy = !f->busy;
+	return f;
+}
+
 /* A pidfd comes with the answer to start: before it there is nothing to watch. */
 static bool hears(struct sim *s)
 {
@@ -426,6 +461,8 @@ const struct action actions[] = {
 	{ "end", end, 1, false },
 	{ "turn", turn, 10, false },
 	{ "rest", rest, 8, false },
+	{ "hold", hold, 2, false },
+	{ "works", works, 5, false },
 	{ "extend", extend, 3, false },
 	{ "renew", renew, 3, false },
 	{ "enter", enter, 5, false },

@@ -7,7 +7,7 @@ static const char *const effect_names[DO_NUM] = {
 	[DO_NOTHING] = "",        [DO_PREPARE] = "prepare",  [DO_START] = "start",
 	[DO_CLAIM] = "claim",     [DO_ENTRYPOINT] = "entry", [DO_FREEZE] = "freeze",
 	[DO_THAW] = "thaw",       [DO_REMOVE] = "remove",    [DO_STOP] = "stop",
-	[DO_RESTORE] = "restore",
+	[DO_RESTORE] = "restore", [DO_LOOK] = "look",
 };
 static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",      [LIFE_END] = "end",
@@ -15,7 +15,7 @@ static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend",  [LIFE_RENEW] = "renew",
 	[LIFE_ENTER] = "enter",       [LIFE_LEAVE] = "leave",    [LIFE_CLAIM] = "take",
 	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts", [LIFE_STOP] = "stop",
-	[LIFE_START] = "start",
+	[LIFE_START] = "start",       [LIFE_HOLD] = "hold",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",
@@ -36,7 +36,7 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 {
 	static const unsigned may[SB_NUM_STATES] = {
 		[SB_PENDING] = 1 << DO_PREPARE | 1 << DO_START | 1 << DO_CLAIM | 1 << DO_REMOVE,
-		[SB_RUNNING] = 1 << DO_ENTRYPOINT | 1 << DO_FREEZE | 1 << DO_THAW,
+		[SB_RUNNING] = 1 << DO_ENTRYPOINT | 1 << DO_FREEZE | 1 << DO_THAW | 1 << DO_LOOK,
 		[SB_PAUSED] = 1 << DO_FREEZE | 1 << DO_THAW,
 		[SB_STOPPING] = 1 << DO_STOP,
 		[SB_STOPPED] = 1 << DO_STOP,
@@ -126,6 +126,29 @@ static uint64_t later(uint64_t now, uint64_t left)
 	return left == LIFE_NEVER ? LIFE_NEVER : now + left;
 }
 
+static uint64_t latest(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Neither a request, nor a hold, nor, where that counts, work. */
+static bool is_idle(const struct sim *s, unsigned slot, const struct life *l,
+		    const struct life_event *ev)
+{
+	const struct ledger *g = &s->ledger[slot];
+	bool looked = ev->kind == LIFE_DONE && ev->effect == DO_LOOK;
+
+	if (g->busy || l->idle_ns == LIFE_NEVER || s->w.clk.boot < later(g->active_ns, l->idle_ns))
+		return false;
+	return l->idle_is_work ? looked && ev->outcome == LIFE_OK && !ev->busy
+			       : ev->kind == LIFE_DEADLINE;
+}
+
 /* Every reason has its evidence. */
 static const char *wrong_reason(const struct sim *s, unsigned slot, const struct life *before,
 				const struct life_event *ev, const struct life *next)
@@ -135,6 +158,8 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 
 	switch ((enum end_reason)next->reason) {
 	case END_TTL:
+		if (before->expire_stops && ev->may_stop && before->state != SB_PENDING)
+			return "ended, and should have stopped";
 		return now < (before->state == SB_STARTING ? later(g->start_ns, g->left_ns)
 							   : before->expires_ns)
 			       ? "ended before its time"
@@ -143,8 +168,13 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 		return now - before->renewed_ns < before->lease_ns ? "its lease was not over"
 								   : NULL;
 	case END_IDLE:
-		return g->busy || now - g->active_ns < before->idle_ns ? "ended as idle, is not"
-								       : NULL;
+		if (before->state == SB_STOPPED)
+			return s->real_ns - g->stopped_real_ns < before->rest_ns
+				       ? "rested for less than it may"
+				       : NULL;
+		return is_idle(s, slot, before, ev) && !before->idle_stops
+			       ? NULL
+			       : "ended as idle, is not";
 	case END_EVICTED:
 		return ev->kind == LIFE_END ? NULL : "nobody wanted it ended";
 	case END_KILLED:
@@ -213,7 +243,7 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
 {
 	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
-	    a->expires_ns != b->expires_ns || a->lease_ns != b->lease_ns ||
+	    a->expires_ns != b->expires_ns || a->lease_ns != b->lease_ns || ev->kind == LIFE_HOLD ||
 	    (ev->kind == LIFE_RENEW && a->state == SB_PENDING))
 		return true;
 	return a->state != b->state && a->state != SB_ENDING;
@@ -225,12 +255,30 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	struct ledger *g = &s->ledger[slot];
 	uint64_t now = s->w.clk.boot;
 
+	if (is_at_rest(before) && next->state == SB_RUNNING)
+		g->active_ns = now; /* a hold was of the run before */
 	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_OBSERVED))
-		g->active_ns = now;
+		g->active_ns = latest(g->active_ns, now);
 	if (ev->kind == LIFE_ENTER || ev->kind == LIFE_LEAVE) {
-		g->active_ns = now;
+		g->active_ns = latest(g->active_ns, now);
 		g->busy += ev->kind == LIFE_ENTER ? 1u : -1u;
 	}
+	if (ev->kind == LIFE_HOLD)
+		g->active_ns = latest(ev->until_ns, now);
+	if (next->state == SB_RUNNING && !g->busy && now >= later(g->active_ns, next->idle_ns) &&
+	    ((ev->kind == LIFE_DEADLINE && !next->idle_is_work) ||
+	     (ev->kind == LIFE_DONE && ev->effect == DO_LOOK))) { /* it may go on */
+		s->tally->kept_awake += ev->kind == LIFE_DONE && ev->busy;
+		g->active_ns = now;
+	}
+	if (before->state != SB_STOPPED && next->state == SB_STOPPED) {
+		g->stopped_real_ns = s->real_ns;
+		g->rebooted = false;
+	}
+	if (ev->kind == LIFE_OBSERVED && s->w.rows[slot].boot != s->w.boot)
+		g->rebooted = true;
+	s->tally->rested +=
+		before->state == SB_STOPPED && next->state == SB_ENDING && next->reason == END_IDLE;
 	if ((before->state == SB_PENDING || before->state == SB_STARTING) &&
 	    next->state == SB_RUNNING)
 		g->birth = s->w.facts[slot].birth;
@@ -246,6 +294,25 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	}
 }
 
+/* By a client, at the end of its time, or idle. */
+static const char *wrong_stop(struct sim *s, unsigned slot, const struct life *before,
+			      const struct life_event *ev)
+{
+	if (ev->kind == LIFE_STOP)
+		return NULL;
+	if (!ev->may_stop)
+		return "stopped, and may not";
+	if (ev->kind == LIFE_DEADLINE && before->expire_stops &&
+	    s->w.clk.boot >= before->expires_ns) {
+		s->tally->expired_stops++;
+		return NULL;
+	}
+	s->tally->idle_stops++;
+	return before->idle_stops && is_idle(s, slot, before, ev)
+		       ? NULL
+		       : "stopped, and nobody wanted that";
+}
+
 /* Time at rest does not count, and the files are those it had. */
 static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *before,
 			      const struct life_event *ev, const struct life *next)
@@ -255,13 +322,21 @@ static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *b
 
 	if (ev->kind == LIFE_START)
 		g->stopped = false;
-	if (before->state == SB_STOPPED && next->state == SB_STARTING)
+	if (before->state == SB_STOPPED && next->state == SB_STARTING) {
 		g->start_ns = now;
+		if (next->expire_stops) {
+			g->left_ns = g->ttl_ns;
+			g->ceiling_left_ns = LIFE_NEVER;
+		}
+		g->ceiling_left_ns =
+			least(g->ceiling_left_ns, ev->max_ns ? ev->max_ns : LIFE_NEVER);
+		g->left_ns = least(g->left_ns, g->ceiling_left_ns);
+	}
 	if (!is_at_rest(before) && is_at_rest(next)) {
 		s->tally->stopped++;
 		g->left_ns = left(before->expires_ns, now);
 		g->ceiling_left_ns = left(g->ceiling_ns, now);
-		return ev->kind == LIFE_STOP ? NULL : "stopped, and nobody wanted that";
+		return wrong_stop(s, slot, before, ev);
 	}
 	if (before->state == SB_STARTING && next->state == SB_STOPPING) {
 		s->tally->taken_back++;
@@ -296,6 +371,7 @@ static void check_taken(struct sim *s, unsigned slot, const struct life *before,
 			world_break(&s->w, slot, "taken, and it was not there for that");
 		g->taken = before->generation;
 		g->writes = 0;
+		g->ttl_ns = ev->terms.ttl_ns;
 		g->ceiling_ns =
 			ev->terms.max_ns == LIFE_NEVER ? LIFE_NEVER : now + ev->terms.max_ns;
 	}
@@ -371,6 +447,7 @@ void ledger_restart(struct sim *s)
 			g->ceiling_left_ns = l->ceiling_ns;
 			g->start_ns = l->active_ns;
 		}
+		g->active_ns = least(g->active_ns, l->active_ns); /* a hold may have been lost */
 		g->must = 0;
 		g->busy = 0;
 		g->taken = 0;
@@ -390,6 +467,9 @@ void ledger_check(struct sim *s)
 		if (l->state == SB_STARTING && g->left_ns != LIFE_NEVER &&
 		    now > later(g->start_ns, g->left_ns) + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "starts past its deadline");
+		if (l->state == SB_STOPPED && !g->rebooted && l->rest_ns != LIFE_NEVER &&
+		    s->real_ns - g->stopped_real_ns > l->rest_ns + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "rests for longer than it may");
 		if (is_at_rest(l))
 			continue;
 		if (l->state < SB_ENDING && s->r.boxes[i].row.boot != s->w.boot)
@@ -400,7 +480,7 @@ void ledger_check(struct sim *s)
 		if (l->state < SB_ENDING && l->lease_ns != LIFE_NEVER &&
 		    now - l->renewed_ns > l->lease_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "lives without a lease");
-		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy &&
+		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy && !l->looking &&
 		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and still there");
 	}
@@ -437,6 +517,8 @@ void ledger_check_settled(struct sim *s)
 			world_break(&s->w, slot, "the journal says it is another's");
 		if (life_is_finished(l))
 			continue;
+		if (l->looking)
+			world_break(&s->w, slot, "a look was forgotten");
 		if (l->warm && (!f->alive || f->alien || f->claimed ||
 				f->started_ns != l->started_ns || f->generation != l->generation))
 			world_break(&s->w, slot, "said to be warm, and is not");

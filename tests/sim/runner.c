@@ -129,7 +129,9 @@ void runner_sweep(struct runner *r)
 
 	for (unsigned i = 0; i < r->n_boxes; i++)
 		if (life_next_deadline(&r->boxes[i].row.life) <= now)
-			(void)step(r, &r->boxes[i], &(struct life_event){ .kind = LIFE_DEADLINE });
+			(void)step(r, &r->boxes[i],
+				   &(struct life_event){ .kind = LIFE_DEADLINE,
+							 .may_stop = r->may_stop });
 }
 
 static struct life_observation facts_of(const struct runner *r, const struct runner_row *row,

@@ -72,6 +72,7 @@ struct runner {
 	unsigned n_boxes;
 	struct runner_todo todo[RUNNER_WAITING];
 	unsigned n_todo;
+	bool may_stop; /* what the caller tells with the next deadline */
 };
 
 /* Take a sandbox in, -ENOSR when there is no room; it is told when it is durable. */

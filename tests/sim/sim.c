@@ -136,7 +136,8 @@ static void on_abort(int)
 static bool all_were_there(void)
 {
 	bool all = tally.anew && tally.adopted && tally.warm && tally.claims && tally.stopped &&
-		   tally.started && tally.taken_back;
+		   tally.started && tally.taken_back && tally.expired_stops && tally.idle_stops &&
+		   tally.rested && tally.kept_awake;
 
 	for (size_t i = 0; i < ACTIONS_N; i++) {
 		if (!done[i])
@@ -195,6 +196,9 @@ int main(int argc, char **argv)
 		     tally.anew, tally.adopted, tally.warm, tally.claims);
 	(void)printf("# stopped %" PRIu64 ", started %" PRIu64 ", starts taken back %" PRIu64 "\n",
 		     tally.stopped, tally.started, tally.taken_back);
+	(void)printf("# stopped at the end of its time %" PRIu64 ", idle %" PRIu64
+		     ", kept awake by work %" PRIu64 ", ended at rest %" PRIu64 "\n",
+		     tally.expired_stops, tally.idle_stops, tally.kept_awake, tally.rested);
 	(void)printf("%s 2 - everything that can happen did\n", all_were_there() ? "ok" : "not ok");
 	return all_were_there() ? 0 : 1;
 }

@@ -36,6 +36,9 @@ struct ledger {
 	uint64_t files;   /* that it ran with first; 0: it has not run */
 	uint64_t left_ns, ceiling_left_ns; /* of its time, when it was stopped */
 	uint64_t start_ns;                 /* when its last start began */
+	uint64_t ttl_ns;                   /* that it was made with */
+	uint64_t stopped_real_ns;          /* when it was stopped, in time that no reboot changes */
+	bool rebooted;                     /* since then */
 	uint64_t died, failed; /* generation whose PID 1 died, in which an effect failed */
 	bool exited;
 	uint64_t taken;  /* the generation in which somebody took it, warm */
@@ -45,6 +48,7 @@ struct ledger {
 struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
 	uint64_t anew, adopted, warm, claims, stopped, started, taken_back;
+	uint64_t expired_stops, idle_stops, rested, kept_awake;
 };
 
 struct sim {
@@ -53,6 +57,7 @@ struct sim {
 	struct runner r;
 	bool up;
 	uint64_t swept_ns;
+	uint64_t real_ns; /* all the time that passed */
 	unsigned n_created;
 	struct ledger ledger[RUNNER_BOXES];
 	uint64_t must[SIM_STEPS_KEPT]; /* ledger.must at a step of the runner */

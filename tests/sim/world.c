@@ -96,7 +96,7 @@ void world_forget_call(struct world *w, unsigned at)
 
 bool world_is_keepers(enum life_effect effect)
 {
-	return effect != DO_CLAIM && effect != DO_ENTRYPOINT;
+	return effect != DO_CLAIM && effect != DO_ENTRYPOINT && effect != DO_LOOK;
 }
 
 void world_news(struct world *w, unsigned slot, enum life_kind kind)
@@ -116,7 +116,7 @@ static void kill_all(struct world *w, unsigned slot)
 	world_news(w, slot, LIFE_GONE);
 	if (slot < RUNNER_BOXES)
 		w->promised[slot] = false;
-	f->alive = f->frozen = f->claimed = f->entered = f->exited = false;
+	f->alive = f->frozen = f->claimed = f->entered = f->exited = f->busy = false;
 	f->started_ns = 0;
 }
 
@@ -218,8 +218,8 @@ static enum life_outcome restore(struct world *w, const struct call *c)
 	return LIFE_OK;
 }
 
-/* Claim, entrypoint, freeze, thaw: of one that lives, in this generation. */
-static enum life_outcome turn(struct world *w, const struct call *c)
+/* Claim, entrypoint, look, freeze, thaw: of one that lives, in this generation. */
+static enum life_outcome turn(struct world *w, struct call *c)
 {
 	struct fact *f = &w->facts[c->slot];
 
@@ -233,6 +233,8 @@ static enum life_outcome turn(struct world *w, const struct call *c)
 		f->claimed = true;
 	else if (c->effect == DO_ENTRYPOINT)
 		f->entered = true;
+	else if (c->effect == DO_LOOK)
+		c->busy = f->busy, c->birth = f->birth;
 	else
 		f->frozen = c->effect == DO_FREEZE;
 	return LIFE_OK;

@@ -26,6 +26,7 @@ struct fact {
 	uint64_t generation;
 	uint32_t range;
 	bool alive, claimed, entered, exited, frozen;
+	bool busy;           /* a command of a client runs */
 	uint64_t started_ns; /* in the kernel's ticks: two may have the same */
 	uint64_t birth;      /* its PID 1's: no two have the same */
 	uint64_t files;      /* the birth of its directory: what a stop has to keep */
@@ -40,6 +41,7 @@ struct call {
 	enum life_effect effect;
 	enum life_outcome outcome;
 	bool happened, answered;
+	bool busy;
 };
 
 /* What a pidfd or PID 1 has to say to a cayd that watches. */

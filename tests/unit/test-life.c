@@ -777,6 +777,154 @@ static void at_rest_after_a_restart(void **)
 	}
 }
 
+static struct life resting(struct life_terms t)
+{
+	struct life l = running(t.ttl_ns, t.idle_ns, t.max_ns);
+
+	life_set_rest(&l, &t);
+	return l;
+}
+
+static void at_the_end_of_its_time_it_stops(void **)
+{
+	struct life_terms t = {
+		.ttl_ns = AT(60), .idle_ns = LIFE_NEVER, .max_ns = AT(90), .expire_stops = true
+	};
+	struct life_event due = { .kind = LIFE_DEADLINE, .may_stop = true };
+	struct life l = resting(t);
+
+	assert_int_equal(take(&l, due, AT(160)), DO_STOP);
+	(void)take(&l, done(&l, LIFE_OK), AT(161));
+	assert_int_equal(l.state, SB_STOPPED);
+	/* each run has all of its time, by today's ceiling */
+	(void)take(&l, (struct life_event){ .kind = LIFE_START, .max_ns = AT(80) }, AT(500));
+	for (unsigned i = 0; i < 3; i++)
+		(void)take(&l, done(&l, LIFE_OK), AT(501));
+	assert_true(l.expires_ns == AT(560) && l.ceiling_ns == AT(580));
+	/* its tenant has too many that are stopped: its time is over all the same */
+	l = resting(t);
+	(void)take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(160));
+	assert_true(l.state == SB_ENDING && l.reason == END_TTL);
+}
+
+static struct life_event looked(bool busy, enum life_outcome outcome)
+{
+	return (struct life_event){ .kind = LIFE_DONE,
+				    .effect = DO_LOOK,
+				    .generation = 1,
+				    .outcome = outcome,
+				    .busy = busy,
+				    .may_stop = true };
+}
+
+static void who_works_is_not_idle(void **)
+{
+	struct life_terms t = { .ttl_ns = LIFE_NEVER,
+				.idle_ns = AT(10),
+				.max_ns = LIFE_NEVER,
+				.idle_stops = true,
+				.idle_is_work = true };
+	struct life_event due = { .kind = LIFE_DEADLINE, .may_stop = true };
+	struct life l = resting(t);
+
+	for (unsigned i = 0; i < 2; i++) { /* it works; it does not answer */
+		uint64_t now = AT(110 + 10 * i);
+
+		assert_int_equal(life_next_deadline(&l), now);
+		assert_int_equal(take(&l, due, now), DO_LOOK);
+		assert_int_equal(life_next_deadline(&l), LIFE_NEVER);
+		assert_int_equal(take(&l, due, now), DO_NOTHING); /* asked once */
+		/* clients need not wait for that */
+		assert_int_equal(refusal(&l, (struct life_event){ .kind = LIFE_PAUSE }, now),
+				 CAY_OK);
+		(void)take(&l, i ? looked(false, LIFE_UNKNOWN) : looked(true, LIFE_OK), now);
+		assert_int_equal(l.state, SB_RUNNING);
+	}
+	(void)take(&l, due, AT(130));
+	assert_int_equal(take(&l, looked(false, LIFE_OK), AT(130)), DO_STOP);
+	/* a request came while it was asked */
+	l = resting(t);
+	(void)take(&l, due, AT(110));
+	(void)take(&l, (struct life_event){ .kind = LIFE_ENTER }, AT(110));
+	assert_int_equal(take(&l, looked(false, LIFE_OK), AT(111)), DO_NOTHING);
+	assert_int_equal(l.state, SB_RUNNING);
+	/* and its tenant has too many that are stopped */
+	l = resting(t);
+	(void)take(&l, due, AT(110));
+	struct life_event full = looked(false, LIFE_OK);
+	full.may_stop = false;
+	assert_int_equal(take(&l, full, AT(111)), DO_NOTHING);
+	assert_int_equal(life_next_deadline(&l), AT(121));
+}
+
+/* PID 1 of the run before answers late. */
+static void an_answer_of_the_run_before_is_void(void **)
+{
+	struct life_terms t = { .ttl_ns = LIFE_NEVER,
+				.idle_ns = AT(10),
+				.max_ns = LIFE_NEVER,
+				.idle_stops = true,
+				.idle_is_work = true };
+	struct life l = resting(t);
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(110));
+	(void)take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(110));
+	(void)take(&l, done(&l, LIFE_OK), AT(110));
+	(void)take(&l, (struct life_event){ .kind = LIFE_START }, AT(110));
+	for (unsigned i = 0; i < 3; i++)
+		(void)take(&l, done(&l, LIFE_OK), AT(110));
+	assert_int_equal(take(&l, looked(false, LIFE_OK), AT(125)), DO_NOTHING);
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(125)), DO_LOOK);
+}
+
+static void a_hold_is_not_idle(void **)
+{
+	struct life_event hold = { .kind = LIFE_HOLD, .until_ns = AT(200) };
+	struct life l = running(LIFE_NEVER, AT(10), LIFE_NEVER);
+	struct life_out out;
+
+	life_step(&l, &hold, AT(105), &out);
+	assert_true(out.sync && out.journal && out.notify);
+	l = out.next;
+	(void)take(&l, (struct life_event){ .kind = LIFE_ENTER }, AT(106));
+	(void)take(&l, (struct life_event){ .kind = LIFE_LEAVE }, AT(107));
+	assert_int_equal(life_next_deadline(&l), AT(210));
+	(void)take(&l,
+		   (struct life_event){ .kind = LIFE_OBSERVED,
+					.observed = { .same_boot = true,
+						      .exists = true,
+						      .processes = 1,
+						      .started_ns = AT(7) } },
+		   AT(108));
+	assert_int_equal(life_next_deadline(&l), AT(210));
+	hold.until_ns = 0; /* released */
+	(void)take(&l, hold, AT(110));
+	assert_int_equal(life_next_deadline(&l), AT(120));
+	l = stopped(AT(60), AT(90));
+	assert_int_equal(refusal(&l, hold, AT(140)), CAY_E_STATE);
+}
+
+/* Counted while the machine is on: neither a restart nor a reboot removes it early. */
+static void time_at_rest_ends(void **)
+{
+	struct life_event due = { .kind = LIFE_DEADLINE };
+	struct life l = running(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+
+	life_set_rest(&l, &(struct life_terms){ .ttl_ns = LIFE_NEVER, .rest_ns = AT(100) });
+	(void)take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(130));
+	(void)take(&l, done(&l, LIFE_OK), AT(131));
+	assert_int_equal(life_next_deadline(&l), AT(141));
+	(void)take(&l, due, AT(191));
+	assert_int_equal(l.rest_left_ns, AT(40));
+	(void)take(&l, (struct life_event){ .kind = LIFE_OBSERVED, .observed = { .exists = true } },
+		   AT(5));
+	(void)take(&l, due, AT(44));
+	assert_true(l.state == SB_STOPPED && l.rest_left_ns == AT(1));
+	(void)take(&l, due, AT(45));
+	assert_true(l.state == SB_ENDING && l.reason == END_IDLE && !l.failed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -802,6 +950,11 @@ int main(void)
 		cmocka_unit_test(a_stop_that_was_not_written_is_written_again),
 		cmocka_unit_test(a_stop_waits_for_an_effect_and_is_written_again),
 		cmocka_unit_test(at_rest_after_a_restart),
+		cmocka_unit_test(at_the_end_of_its_time_it_stops),
+		cmocka_unit_test(who_works_is_not_idle),
+		cmocka_unit_test(an_answer_of_the_run_before_is_void),
+		cmocka_unit_test(a_hold_is_not_idle),
+		cmocka_unit_test(time_at_rest_ends),
 		cmocka_unit_test(every_combination),
 	};
 

@@ -45,6 +45,7 @@ static const struct {
 	{ "sandbox.stop", "POST", "/v1/sandboxes/" SB "/stop", 1 },
 	{ "sandbox.start", "POST", "/v1/sandboxes/" SB "/start", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
+	{ "sandbox.hold", "POST", "/v1/sandboxes/" SB "/hold", 1 },
 	{ "sandbox.limits", "POST", "/v1/sandboxes/" SB "/limits", 1 },
 	{ "sandbox.usage", "GET", "/v1/sandboxes/" SB "/usage", 1 },
 	{ "sandbox.labels", "POST", "/v1/sandboxes/" SB "/labels", 1 },

@@ -16,12 +16,10 @@
 /* A stopped sandbox holds a place of the node for as long as its tenant likes. */
 static int stop_check_number(const struct cayd *c, const struct sandbox *sb, struct cay_err *err)
 {
-	unsigned n = sandbox_counts_get(sandboxes_get_counts(c->sandboxes), COUNT_STOPPED,
-					&sb->info.tenant, "");
-
-	if (life_is_at_rest(&sb->life) || n < c->settings.max_stopped)
+	if (life_is_at_rest(&sb->life) || sandbox_may_stop(sb))
 		return 0;
-	(void)cay_fail(err, CAY_E_LIMIT, "this tenant already has %u stopped sandboxes", n);
+	(void)cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu stopped sandboxes",
+		       (unsigned long long)c->settings.max_stopped);
 	cay_err_hint(err, "delete or start one of them; `limits.stopped` of the node says how many "
 			  "a tenant may have");
 	return -ENOSR;

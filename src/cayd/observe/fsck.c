@@ -480,7 +480,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 			sb->life.retry_ns = 0;
 		return true;
 	case FSCK_OVERDUE:
-		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });
+		sandbox_apply_deadline(sb);
 		return true;
 	case FSCK_FOREIGN:
 	case FSCK_TRASH:

@@ -167,6 +167,13 @@ struct tenant_usage sandbox_counts_get_usage(const struct sandbox_counts *t,
 		 : (struct tenant_usage){};
 }
 
+bool sandbox_may_stop(const struct sandbox *sb)
+{
+	return sb->info.storage != STORAGE_MEMORY &&
+	       sandbox_counts_get(sandboxes_get_counts(sb->cayd->sandboxes), COUNT_STOPPED,
+				  &sb->info.tenant, "") < sb->cayd->settings.max_stopped;
+}
+
 struct grant sandbox_counts_get_total(const struct sandbox_counts *t)
 {
 	return t->total;

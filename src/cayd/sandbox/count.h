@@ -33,4 +33,6 @@ unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind
 struct tenant_usage sandbox_counts_get_usage(const struct sandbox_counts *t,
 					     const struct id *tenant);
 struct grant sandbox_counts_get_total(const struct sandbox_counts *t);
+/* Whether it may stop by itself: it has files to keep, and its tenant not too many such. */
+bool sandbox_may_stop(const struct sandbox *sb);
 #endif

@@ -40,6 +40,10 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 						   .used = egress_usage_get(sb),
 						   .has_used = sb->egress_counts.known };
 	}
+	r.has_ttl = sb->life.expire_stops && sb->life.ttl_ns != LIFE_NEVER;
+	r.ttl_ms = sb->life.ttl_ns / NS_PER_MS;
+	r.has_rest_left = sb->life.rest_ns != LIFE_NEVER;
+	r.rest_left_ms = sb->life.rest_left_ns / NS_PER_MS;
 	sandbox_describe_lease(sb, &r.sandbox);
 	r.sandbox.has_lease_until = false; /* reading the record renews it */
 	hex_encode(sb->image, sizeof(sb->image), digest);

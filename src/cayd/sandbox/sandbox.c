@@ -375,6 +375,14 @@ void sandbox_describe_lease(const struct sandbox *sb, struct sandbox_info *to)
 		clk_wall_ns(c->clk) + (l->renewed_ns + l->lease_ns - clk_boot_ns(c->clk));
 }
 
+/* A hold is no activity. */
+static uint64_t sandbox_active_wall(const struct sandbox *sb)
+{
+	uint64_t boot = clk_boot_ns(sb->cayd->clk), at = sb->life.active_ns;
+
+	return clk_wall_ns(sb->cayd->clk) - (boot - (at < boot ? at : boot));
+}
+
 /* Times are computed for the moment: life uses the boot clock, clients see the wall clock. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 {
@@ -386,8 +394,11 @@ const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 		l->expires_ns != LIFE_NEVER && !life_is_finished(l) && !life_is_at_rest(l);
 	if (sb->info.has_expires)
 		sb->info.expires_ns = wall + (l->expires_ns - boot);
+	sb->info.has_held =
+		(l->state == SB_RUNNING || l->state == SB_PAUSED) && l->active_ns > boot;
+	sb->info.held_ns = sb->info.has_held ? wall + (l->active_ns - boot) : 0;
 	if (!life_is_finished(l) && !life_is_at_rest(l))
-		sb->info.active_ns = wall - (boot - l->active_ns);
+		sb->info.active_ns = sandbox_active_wall(sb);
 	return &sb->info;
 }
 
@@ -402,10 +413,8 @@ static uint64_t sandbox_record_ns(const struct cayd *c, bool failed)
 /* Nothing of a run is taken for part of the next one. */
 static void sandbox_forget_run(struct sandbox *sb, unsigned before)
 {
-	const struct clk *clk = sb->cayd->clk;
-
 	if (before == SB_RUNNING || before == SB_PAUSED)
-		sb->info.active_ns = clk_wall_ns(clk) - (clk_boot_ns(clk) - sb->life.active_ns);
+		sb->info.active_ns = sandbox_active_wall(sb);
 	sb->info.end = (struct end){ .used = sb->info.end.used };
 	sb->info.entry = NULL;
 	sb->end_is_of_node = sb->ca_is_given = false;
@@ -499,6 +508,8 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 		r = warm_kernels_check(&spec->kernels, "kernels", err);
 	if (r >= 0)
 		r = storage_spec_check(spec, err);
+	if (r >= 0)
+		r = rest_spec_check(spec, err);
 	if (r >= 0)
 		r = limits_resolve(all->cayd, spec, &settled, err);
 	return r;
@@ -594,6 +605,21 @@ static int sandbox_restore_egress(struct sandbox *sb, const struct sandbox_recor
 				  e->has_template ? &e->template : NULL, e->generation);
 }
 
+static void sandbox_restore_rest(struct sandbox *sb, const struct sandbox_record *record)
+{
+	const struct sandbox_info *from = &record->sandbox;
+
+	life_set_rest(&sb->life,
+		      &(struct life_terms){
+			      .expire_stops = from->on_expire == ON_EXPIRE_STOP,
+			      .idle_stops = from->has_stop_after,
+			      .idle_is_work = from->idle_by == IDLE_BY_WORK,
+			      .ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS : LIFE_NEVER,
+			      .rest_ns = from->has_rest_ttl ? from->rest_ttl_ms * NS_PER_MS : 0 });
+	if (from->has_rest_ttl && record->has_rest_left)
+		sb->life.rest_left_ns = record->rest_left_ms * NS_PER_MS;
+}
+
 int sandbox_restore(struct sandboxes *all, const struct life *life,
 		    const struct sandbox_record *record, uint64_t seq, struct sandbox **ret,
 		    struct cay_err *err)
@@ -607,6 +633,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	life_reset_transient(&sb->life);
 	life_set_lease(&sb->life, clk_boot_ns(all->cayd->clk),
 		       from->has_lease ? from->lease_ms * NS_PER_MS : 0);
+	sandbox_restore_rest(sb, record);
 	/* a claim that the crash cut off may have changed them */
 	sb->claim.limits_to_set = life->warm ? LIMIT_ALL : 0;
 	sb->info = *from;

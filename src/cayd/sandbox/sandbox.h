@@ -292,6 +292,8 @@ void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
 void sandbox_save(struct sandbox *sb, bool wait);
 /* Watch PID 1 by its pidfd, which the sandbox owns from now on. */
 [[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
+/* A deadline is reached. */
+void sandbox_apply_deadline(struct sandbox *sb);
 /* Apply deadlines; retry rows that could not be written. */
 void sandboxes_sweep(struct cayd *c, uint64_t now);
 #endif

@@ -8,16 +8,46 @@
 
 #define END_RESERVE KIB(1) /* of the pool, for the texts of its end */
 
+/* 0: for ever. */
+static uint64_t sandbox_rest_ms(const struct cayd *c, const struct sandbox_create *spec)
+{
+	uint64_t max = c->settings.rest_ttl_ms, asked = spec->has_rest_ttl ? spec->rest_ttl_ms : 0;
+
+	return !max || (asked && asked < max) ? asked : max;
+}
+
+int rest_spec_check(const struct sandbox_create *spec, struct cay_err *err)
+{
+	if (spec->has_stop_after && spec->has_idle)
+		return cay_fail_field(err, CAY_E_INVALID, "stop_after_ms",
+				      "give either 'stop_after_ms' or 'idle_ms'; 'rest_ttl_ms' "
+				      "ends what stays stopped");
+	if (spec->storage == STORAGE_MEMORY &&
+	    (spec->has_stop_after || spec->on_expire == ON_EXPIRE_STOP))
+		return cay_fail_field(err, CAY_E_UNSUPPORTED,
+				      spec->has_stop_after ? "stop_after_ms" : "on_expire",
+				      "files in memory would be lost: with storage 'memory' a "
+				      "sandbox cannot be stopped");
+	return 0;
+}
+
 struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
 {
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
-		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
+		.idle_ns = spec->has_stop_after ? spec->stop_after_ms * NS_PER_MS
+			   : spec->has_idle     ? spec->idle_ms * NS_PER_MS
+						: LIFE_NEVER,
 		.lease_ns = spec->has_lease ? spec->lease_ms * NS_PER_MS : 0,
 		.max_ns =
 			(spec->max_ttl_ms ? spec->max_ttl_ms : c->settings.max_ttl_ms) * NS_PER_MS,
 		.entry = spec->has_entrypoint || spec->image_entrypoint,
 		.on_exit = (uint8_t)spec->on_exit,
+		.expire_stops = spec->on_expire == ON_EXPIRE_STOP,
+		.idle_stops = spec->has_stop_after,
+		.idle_is_work =
+			spec->has_idle_by ? spec->idle_by == IDLE_BY_WORK : spec->has_stop_after,
+		.rest_ns = sandbox_rest_ms(c, spec) * NS_PER_MS,
 	};
 }
 
@@ -34,6 +64,21 @@ static int sandbox_assign_egress(struct sandbox *sb, const struct sandbox_create
 	if (sandbox_inherit_answers(sb) < 0)
 		return -ENOMEM;
 	return sandbox_set_egress(sb, own, spec->template_egress, SANDBOX_FIRST_GENERATION);
+}
+
+static void sandbox_assign_rest(struct sandbox *sb, const struct sandbox_create *spec)
+{
+	struct life_terms t = sandbox_life_terms(sb->cayd, spec);
+	struct sandbox_info *info = &sb->info;
+
+	info->has_stop_after = spec->has_stop_after;
+	info->stop_after_ms = spec->stop_after_ms;
+	info->has_idle_by = t.idle_is_work;
+	info->idle_by = t.idle_is_work ? IDLE_BY_WORK : IDLE_BY_REQUESTS;
+	info->has_on_expire = t.expire_stops;
+	info->on_expire = t.expire_stops ? ON_EXPIRE_STOP : ON_EXPIRE_END;
+	info->has_rest_ttl = t.rest_ns;
+	info->rest_ttl_ms = t.rest_ns / NS_PER_MS;
 }
 
 int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
@@ -56,6 +101,7 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 					  .name = sandbox_copy_text(sb, spec->name),
 					  .group = sandbox_copy_text(sb, spec->group),
 					  .timezone = sandbox_copy_text(sb, spec->timezone) };
+	sandbox_assign_rest(sb, spec);
 	sb->info.limits = limits;
 	sb->info.storage = spec->storage;
 	sb->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
@@ -91,6 +137,7 @@ int sandbox_init_from_spec(struct sandbox *sb, const struct sandbox_create *spec
 		return r;
 	sb->life = life_new(&id, clk_boot_ns(sb->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
 	life_set_lease(&sb->life, clk_boot_ns(sb->cayd->clk), t.lease_ns);
+	life_set_rest(&sb->life, &t);
 	sb->life.entry = t.entry;
 	sb->life.on_exit = t.on_exit;
 	sb->cgroup_tenant = *tenant;

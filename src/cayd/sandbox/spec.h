@@ -16,4 +16,6 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 /* Creating a name again returns its sandbox if the request matches. */
 [[nodiscard]] int sandbox_check_same_spec(const struct sandbox *sb,
 					  const struct sandbox_create *spec, struct cay_err *err);
+/* Whether its storage and its other members allow what it wants of stopping. */
+[[nodiscard]] int rest_spec_check(const struct sandbox_create *spec, struct cay_err *err);
 #endif

@@ -11,14 +11,17 @@
 #include <sys/wait.h>
 
 #include "base/failpoint.h"
+#include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/claim.h"
+#include "cayd/sandbox/count.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/sandbox/oom.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
+#include "wire/hello.h"
 
 /* How often a row that could not be written is tried again. */
 #define AGAIN_NS NS_PER_S
@@ -180,12 +183,35 @@ static const struct {
 	[DO_RESTORE] = { VERB_RESTORE, FAULT_START_RESTORE },
 };
 
+static void on_look_reply(void *arg, unsigned status, struct slice body, const struct cay_err *)
+{
+	struct sandbox *sb = arg;
+	struct life_event ev = { .kind = LIFE_DONE,
+				 .effect = DO_LOOK,
+				 .generation = sb->life.generation,
+				 .outcome = LIFE_UNKNOWN,
+				 .may_stop = sandbox_may_stop(sb) };
+	struct hello h = {};
+
+	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0) {
+		ev.outcome = LIFE_OK;
+		ev.busy = !(h.features & HELLO_NO_WORK); /* an older PID 1 never says that */
+	}
+	(void)sandbox_apply_event(sb, &ev);
+	sandbox_release(sb);
+}
+
 static void effect_begin(struct sandbox *sb, enum life_effect effect)
 {
 	struct verb_sandbox q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 	struct cay_err err = {};
 
 	sb->holds++;
+	if (effect == DO_LOOK) {
+		init_call(sb->cayd, &sb->info.id, "GET", INIT_PATH_HELLO, (struct slice){},
+			  on_look_reply, sb);
+		return;
+	}
 	if (failpoint_hit(effect_verbs[effect].before) < 0) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
 		effect_finish(sb, effect, sb->life.generation, &err, 0);
@@ -461,6 +487,19 @@ int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
 	return uv_poll_start(sb->pid1_poll, UV_READABLE | UV_DISCONNECT, on_pid1_exit);
 }
 
+void sandbox_apply_deadline(struct sandbox *sb)
+{
+	struct life_event ev = { .kind = LIFE_DEADLINE, .may_stop = sandbox_may_stop(sb) };
+
+	if (sb->life.state == SB_STOPPED)
+		sb->end_detail = "it was stopped for longer than its rest_ttl_ms";
+	else if (sb->life.expire_stops && !ev.may_stop)
+		sb->end_detail = "it reached its time to live, and its tenant already has as many "
+				 "stopped sandboxes as limits.stopped allows";
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
+}
+
 void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
 	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
@@ -474,8 +513,7 @@ void sandboxes_sweep(struct cayd *c, uint64_t now)
 		if (no_keeper && sb->waiters)
 			sandbox_refuse_removal_waiters(sb);
 		if (life_next_deadline(&sb->life) <= now)
-			(void)sandbox_apply_event(sb,
-						  &(struct life_event){ .kind = LIFE_DEADLINE });
+			sandbox_apply_deadline(sb);
 		if (now < due->save_retry_ns)
 			continue;
 		if (sb->save_error.code && !sb->holds)

@@ -247,7 +247,9 @@ static int template_make_warm_spec(const struct cayd *c, const struct template *
 	spec.entrypoint = (struct field_texts){};
 	spec.services = (struct field_list){};
 	spec.has_entrypoint = spec.image_entrypoint = spec.has_ttl = spec.has_idle = false;
-	spec.has_lease = spec.has_egress = false;
+	spec.has_lease = spec.has_egress = spec.has_stop_after = spec.has_rest_ttl = false;
+	spec.has_on_expire = spec.has_idle_by = false;
+	spec.on_expire = ON_EXPIRE_END;
 	spec.on_exit = ON_EXIT_KEEP;
 	if (quota_bound_create(c, &warm_tenant, &spec, err) < 0)
 		return -EINVAL;

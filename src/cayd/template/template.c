@@ -185,6 +185,10 @@ static void template_drop_overridden(const struct sandbox_create *asked, struct 
 	} else if (asked->has_entrypoint && !asked->image_entrypoint) {
 		ret->image_entrypoint = false;
 	}
+	if (asked->has_stop_after && !asked->has_idle)
+		ret->has_idle = false;
+	else if (asked->has_idle && !asked->has_stop_after)
+		ret->has_stop_after = false;
 	if (ret->storage == STORAGE_DISK && !asked->has_writable) {
 		ret->has_writable = false;
 		ret->writable = (struct field_texts){};

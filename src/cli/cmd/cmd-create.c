@@ -18,7 +18,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[30] = {
+const struct opt opts_create[33] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -57,6 +57,13 @@ const struct opt opts_create[30] = {
 	  .help = "End it after this time, e.g. 1h" },
 	{ "idle", 0, OPT_DURATION, AT(idle_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after this time without a request, e.g. 10m" },
+	{ "stop-after", 0, OPT_DURATION, AT(stop_after_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
+	  .help = "Stop it after this time without a request or a command that runs, e.g. 15m" },
+	{ "on-expire", 0, OPT_CHOICE, AT(on_expire), .table = &sandbox_create_table,
+	  .member = "on_expire", .arg = "end|stop",
+	  .help = "What happens when --ttl is over; stop keeps its files" },
+	{ "rest-ttl", 0, OPT_DURATION, AT(rest_ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
+	  .help = "End it after it was stopped for this time, e.g. 30d" },
 	{ "lease", 0, OPT_DURATION, AT(lease_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after this time unless 'cay extend --lease' renews the lease" },
 	{ "on-full", 0, OPT_CHOICE, AT(on_full), .table = &sandbox_create_table,
@@ -123,7 +130,7 @@ void create_request_init(void *to)
 	for (size_t i = 0; i < limits_table.n; i++)
 		*cmd_create_limit_at(&request->limits, i) = OPTION_UNSET;
 	request->runtime = request->on_exit = request->on_full = request->storage =
-		(unsigned)OPTION_UNSET;
+		request->on_expire = (unsigned)OPTION_UNSET;
 	request->wait = true;
 }
 
@@ -273,6 +280,11 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_ttl = request->ttl_ms > 0;
 	request->has_idle = request->idle_ms > 0;
 	request->has_lease = request->lease_ms > 0;
+	request->has_stop_after = request->stop_after_ms > 0;
+	request->has_rest_ttl = request->rest_ttl_ms > 0;
+	request->has_on_expire = request->on_expire != (unsigned)OPTION_UNSET;
+	if (!request->has_on_expire)
+		request->on_expire = ON_EXPIRE_END;
 	request->has_app_port = request->app_port > 0;
 	request->has_writable = a->writable;
 	if (r >= 0 && a->writable &&

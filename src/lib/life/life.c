@@ -23,6 +23,8 @@ static const unsigned life_allowed_states[SB_NUM_STATES] = {
 #define RETRY_SHIFT_MAX 8 /* 25 s */
 /* Idleness is written down at most so often: a tenth of it. */
 #define IDLE_PARTS 10
+/* And so is the time at rest. */
+#define REST_PARTS 10
 
 static uint64_t life_time_add(uint64_t from, uint64_t by)
 {
@@ -52,11 +54,21 @@ void life_set_lease(struct life *l, uint64_t now, uint64_t lease)
 	l->renewed_ns = now;
 }
 
+void life_set_rest(struct life *l, const struct life_terms *t)
+{
+	l->expire_stops = t->expire_stops;
+	l->idle_stops = t->idle_stops;
+	l->idle_is_work = t->idle_is_work;
+	l->ttl_ns = t->ttl_ns;
+	l->rest_ns = l->rest_left_ns = t->rest_ns ? t->rest_ns : LIFE_NEVER;
+}
+
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max)
 {
 	struct life l = { .id = *id, .generation = 1, .state = SB_PENDING, .retry_ns = LIFE_NEVER };
 
 	life_set_deadlines(&l, now, ttl, idle, max);
+	life_set_rest(&l, &(struct life_terms){ .ttl_ns = ttl });
 	return l;
 }
 
@@ -67,6 +79,15 @@ void life_reset_transient(struct life *l)
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
 	l->n_requests = 0;
+	l->looking = l->look_is_void = false;
+}
+
+/* A hold reaches into the future. */
+static void life_touch(struct life *l, uint64_t now)
+{
+	if (l->active_ns < now)
+		l->active_ns = now;
+	l->saved_ns = l->active_ns;
 }
 
 static bool life_is_up(const struct life *l)
@@ -86,9 +107,19 @@ static bool life_has_deadlines(const struct life *l)
 	return l->state < SB_ENDING && !life_is_at_rest(l);
 }
 
-static bool life_is_idle(const struct life *l)
+/* When it has been idle for too long. */
+static uint64_t life_idle_end(const struct life *l)
 {
-	return l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !l->n_requests;
+	return l->state == SB_RUNNING && !l->n_requests ? life_time_add(l->active_ns, l->idle_ns)
+							: LIFE_NEVER;
+}
+
+/* When its time at rest is to be counted, or over. */
+static uint64_t life_rest_tick(const struct life *l)
+{
+	return l->state == SB_STOPPED && l->rest_ns != LIFE_NEVER
+		       ? l->active_ns + life_time_min(l->rest_left_ns, l->rest_ns / REST_PARTS)
+		       : LIFE_NEVER;
 }
 
 /* While it starts, expires_ns is what was left when that began. */
@@ -105,9 +136,9 @@ uint64_t life_next_deadline(const struct life *l)
 
 	if (life_has_deadlines(l))
 		at = life_time_min(at, life_time_add(l->renewed_ns, l->lease_ns));
-	if (life_is_idle(l))
-		at = life_time_min(at, life_time_add(l->active_ns, l->idle_ns));
-	return at;
+	if (!l->looking)
+		at = life_time_min(at, life_idle_end(l));
+	return life_time_min(at, life_rest_tick(l));
 }
 
 static void life_set_state(struct life_out *out, enum sandbox_state state)
@@ -200,6 +231,7 @@ static void life_begin_stopping(struct life_out *out, uint64_t now)
 		l->ceiling_ns = life_time_left(l->ceiling_ns, now);
 	}
 	l->started_ns = 0; /* its death is ours and no news */
+	l->look_is_void = l->looking;
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
 	life_set_state(out, SB_STOPPING);
@@ -217,6 +249,8 @@ static void life_on_stopped(struct life_out *out, enum life_outcome outcome, uin
 	out->next.tries = 0;
 	if (out->next.state == SB_STOPPED)
 		return;
+	out->next.active_ns = out->next.saved_ns = now;
+	out->next.rest_left_ns = out->next.rest_ns;
 	life_set_state(out, SB_STOPPED);
 	out->sync = true; /* a client that sees it also finds it after a crash */
 }
@@ -306,16 +340,54 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 		l->tries = 0;
 		if (!turns)
 			return;
-		l->active_ns = l->saved_ns = now;
+		life_touch(l, now);
 		life_set_state(out, paused ? SB_RUNNING : SB_PAUSED);
 		out->sync = true; /* a client that sees it also finds it after a crash */
 	}
+}
+
+static void life_expire(struct life_out *out, bool may_stop, uint64_t now)
+{
+	if (out->next.expire_stops && may_stop && out->next.state != SB_PENDING)
+		life_begin_stopping(out, now);
+	else
+		life_begin_ending(out, END_TTL, false);
+}
+
+/* One that may not stop goes on: the end of an idle one is not what its owner wants. */
+static void life_on_idle(struct life_out *out, bool may_stop, uint64_t now)
+{
+	if (!out->next.idle_stops)
+		life_begin_ending(out, END_IDLE, false);
+	else if (may_stop)
+		life_begin_stopping(out, now);
+	else
+		life_touch(&out->next, now);
+}
+
+/* The answer may be of a run before, or come after a request. */
+static void life_on_looked(struct life_out *out, const struct life_event *ev, uint64_t now)
+{
+	struct life *l = &out->next;
+	bool due = l->looking && !l->look_is_void && now >= life_idle_end(l);
+
+	l->looking = l->look_is_void = false;
+	if (!due)
+		return;
+	if (ev->outcome != LIFE_OK || ev->busy)
+		life_touch(l, now);
+	else
+		life_on_idle(out, ev->may_stop, now);
 }
 
 static void life_on_effect_done(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
 	struct life *l = &out->next;
 
+	if (ev->effect == DO_LOOK) {
+		life_on_looked(out, ev, now);
+		return;
+	}
 	/* late or duplicate: not the outcome we are waiting for */
 	if (ev->effect != l->pending_effect || ev->generation != l->generation ||
 	    !l->pending_effect)
@@ -375,6 +447,10 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 		out->refused = CAY_E_STATE;
 	} else {
 		l->active_ns = l->saved_ns = now;
+		if (l->expire_stops) {
+			l->ceiling_ns = LIFE_NEVER;
+			l->expires_ns = l->ttl_ns;
+		}
 		l->ceiling_ns = life_time_min(l->ceiling_ns, max ? max : LIFE_NEVER);
 		l->expires_ns = life_time_min(l->expires_ns, l->ceiling_ns);
 		life_set_state(out, SB_STARTING);
@@ -406,6 +482,17 @@ static void life_renew_lease(struct life_out *out, uint64_t lease, uint64_t now)
 	out->journal = out->sync = changed;
 }
 
+/* A shorter hold replaces a longer one. */
+static void life_hold(struct life_out *out, uint64_t until, uint64_t now)
+{
+	if (!life_is_up(&out->next)) {
+		out->refused = CAY_E_STATE;
+		return;
+	}
+	out->next.active_ns = out->next.saved_ns = until > now ? until : now;
+	out->notify = out->journal = out->sync = true;
+}
+
 /* Ownership is journaled only once it runs; after an earlier crash it is still warm. */
 static void life_claim_warm(struct life_out *out, const struct life_terms *t, uint64_t now)
 {
@@ -417,6 +504,7 @@ static void life_claim_warm(struct life_out *out, const struct life_terms *t, ui
 	}
 	life_set_deadlines(l, now, t->ttl_ns, t->idle_ns, t->max_ns);
 	life_set_lease(l, now, t->lease_ns);
+	life_set_rest(l, t);
 	l->entry = t->entry;
 	l->on_exit = t->on_exit;
 	l->warm = false;
@@ -434,23 +522,41 @@ static void life_count_request(struct life_out *out, bool enter, uint64_t now)
 		l->n_requests--;
 	if (life_is_at_rest(l)) /* a late one, of the run before */
 		return;
-	l->active_ns = now;
-	if (l->idle_ns != LIFE_NEVER && now - l->saved_ns >= l->idle_ns / IDLE_PARTS) {
+	if (l->active_ns < now)
+		l->active_ns = now;
+	if (l->idle_ns != LIFE_NEVER &&
+	    now >= life_time_add(l->saved_ns, l->idle_ns / IDLE_PARTS)) {
 		l->saved_ns = now;
 		out->journal = true;
 	}
 }
 
-static void life_on_deadline(struct life_out *out, uint64_t now)
+static void life_count_rest(struct life_out *out, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	l->rest_left_ns = life_time_left(l->rest_left_ns, now - l->active_ns);
+	l->active_ns = l->saved_ns = now;
+	out->journal = true;
+	if (!l->rest_left_ns)
+		life_begin_ending(out, END_IDLE, false);
+}
+
+static void life_on_deadline(struct life_out *out, bool may_stop, uint64_t now)
 {
 	struct life *l = &out->next;
 
 	if (now >= life_expiry(l))
-		life_begin_ending(out, END_TTL, false);
+		life_expire(out, may_stop, now);
 	else if (life_has_deadlines(l) && now >= life_time_add(l->renewed_ns, l->lease_ns))
 		life_begin_ending(out, END_LEASE, false);
-	else if (life_is_idle(l) && now >= life_time_add(l->active_ns, l->idle_ns))
-		life_begin_ending(out, END_IDLE, false);
+	else if (!l->looking && now >= life_idle_end(l) && l->idle_is_work) {
+		l->looking = true;
+		out->effect = DO_LOOK;
+	} else if (!l->looking && now >= life_idle_end(l))
+		life_on_idle(out, may_stop, now);
+	else if (now >= life_rest_tick(l))
+		life_count_rest(out, now);
 	else if (now >= l->retry_ns) {
 		/* the write may be what failed */
 		out->journal = out->sync = l->state == SB_STOPPING;
@@ -465,7 +571,7 @@ static void life_adopt_running(struct life_out *out, const struct life_observati
 	struct life *l = &out->next;
 	bool paused = l->state == SB_PAUSED;
 
-	l->active_ns = now; /* activity in the meantime was not counted */
+	life_touch(l, now); /* activity in the meantime was not counted */
 	if (f->frozen != paused)
 		life_begin_effect(out, life_effect_for_state[l->state]);
 	else if (!paused && l->entry && !f->entrypoint_started)
@@ -528,8 +634,8 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 static bool life_event_is_request(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
-	       kind == LIFE_RENEW || kind == LIFE_ENTER || kind == LIFE_CLAIM ||
-	       kind == LIFE_STOP || kind == LIFE_START;
+	       kind == LIFE_RENEW || kind == LIFE_HOLD || kind == LIFE_ENTER ||
+	       kind == LIFE_CLAIM || kind == LIFE_STOP || kind == LIFE_START;
 }
 
 static bool life_refuses_request(const struct life *l, enum life_kind kind)
@@ -600,6 +706,9 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	case LIFE_RENEW:
 		life_renew_lease(out, ev->lease_ns, now);
 		break;
+	case LIFE_HOLD:
+		life_hold(out, ev->until_ns, now);
+		break;
 	case LIFE_ENTER:
 	case LIFE_LEAVE:
 		life_count_request(out, ev->kind == LIFE_ENTER, now);
@@ -608,7 +717,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		life_claim_warm(out, &ev->terms, now);
 		break;
 	case LIFE_DEADLINE:
-		life_on_deadline(out, now);
+		life_on_deadline(out, ev->may_stop, now);
 		break;
 	case LIFE_OBSERVED:
 		life_on_observed(out, &ev->observed, now);

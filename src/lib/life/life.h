@@ -47,6 +47,12 @@
  * the files stay.  Its time stands still while it is stopped: expires_ns and ceiling_ns are then
  * what is left, which holds in any boot.  The time of a start counts, also of one that fails.
  *
+ * At the end of its time, or idle, a sandbox ends or stops.  With expire_stops each run has all of
+ * its time.  With idle_is_work PID 1 is asked first, and no answer counts as work: what stops a
+ * sandbox by mistake costs more than one that is awake until its time is over.  The time at rest
+ * is counted while the machine is on, in parts that are journaled: neither a reboot nor a wall
+ * clock that jumps removes a sandbox early.
+ *
  * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
  * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
  * through a fault of ours. */
@@ -67,6 +73,7 @@ enum life_effect {
 	DO_REMOVE,     /* keeper: everything of this generation */
 	DO_STOP,       /* keeper: end every process, keep and sync the files */
 	DO_RESTORE,    /* keeper: cgroups for the files that were kept */
+	DO_LOOK,       /* PID 1: whether clients' work is under way; beside any other effect */
 	DO_NUM
 };
 
@@ -78,8 +85,9 @@ struct life {
 	uint64_t born_ns;
 	uint64_t expires_ns; /* ends then with reason `ttl`; at rest: how long after its start */
 	uint64_t ceiling_ns; /* upper bound of expires_ns, and the same */
-	uint64_t idle_ns;    /* idle timeout: ends with reason `idle`; or LIFE_NEVER */
-	uint64_t active_ns;  /* time of the last request; while it starts: when that began */
+	uint64_t idle_ns;    /* idle timeout: it ends with reason `idle`, or stops; or LIFE_NEVER */
+	uint64_t active_ns;  /* time of the last request, or until when it is held; while it starts:
+			      * when that began; stopped: up to when rest_left_ns is counted */
 	uint64_t lease_ns;   /* ends with reason `lease` if not renewed for so long; LIFE_NEVER */
 	uint64_t renewed_ns; /* not in the journal, nor the one above, which is in the record */
 	uint64_t saved_ns;   /* active_ns as in the journal */
@@ -90,17 +98,25 @@ struct life {
 	bool entry;          /* has an entrypoint */
 	uint8_t on_exit;     /* enum on_exit: effect of the entrypoint's end */
 	bool warm;           /* without an owner yet */
+	/* in the record, not in the row; set by life_set_rest() */
+	bool expire_stops, idle_stops; /* it does not end then */
+	bool idle_is_work;             /* idle is who has neither a request nor work of a client */
+	uint64_t ttl_ns;               /* with expire_stops: of each run */
+	uint64_t rest_ns;              /* a stopped one ends after this time; or LIFE_NEVER */
+	uint64_t rest_left_ns;         /* of it */
 	/* not in the journal; set by life_reset_transient() */
 	bool claimed;           /* was warm; its owner is journaled when it runs */
 	uint8_t pending_effect; /* effect whose outcome is outstanding */
 	uint8_t tries;          /* attempts to remove it, or to restore its state */
 	uint64_t retry_ns;      /* time of the next attempt; LIFE_NEVER */
 	uint64_t n_requests;    /* requests inside; not idle while there are any */
+	bool looking;           /* PID 1 was asked, and has not answered */
+	bool look_is_void;      /* it was the PID 1 of a run before */
 };
 
 enum life_kind {
 	LIFE_ACCEPTED, /* a new sandbox: begin */
-	LIFE_DONE,     /* an effect has ended: effect, generation, outcome, started_ns */
+	LIFE_DONE,     /* an effect has ended: effect, generation, outcome, started_ns, busy */
 	LIFE_END,      /* a request to end it: reason */
 	LIFE_GONE,     /* PID 1 has died: generation, reason */
 	LIFE_EXITED,   /* the entrypoint has ended: code, reason */
@@ -110,6 +126,7 @@ enum life_kind {
 	LIFE_START,    /* a stopped one: max_ns */
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
+	LIFE_HOLD,     /* it is not idle until until_ns */
 	LIFE_ENTER,    /* a request enters the sandbox */
 	LIFE_LEAVE,    /* a request leaves it */
 	LIFE_CLAIM,    /* a warm sandbox gets its owner: terms */
@@ -142,6 +159,8 @@ struct life_terms {
 	uint64_t lease_ns; /* 0: none */
 	bool entry;
 	uint8_t on_exit;
+	bool expire_stops, idle_stops, idle_is_work;
+	uint64_t rest_ns; /* 0: none */
 };
 
 struct life_event {
@@ -152,6 +171,8 @@ struct life_event {
 	uint64_t started_ns, until_ns, lease_ns;
 	uint64_t max_ns; /* how long it may run at most from now on; 0: as it was */
 	unsigned reason, code;
+	bool busy;     /* DO_LOOK: work is under way */
+	bool may_stop; /* by itself: its tenant may have one more that is stopped */
 	struct life_observation observed;
 	struct life_terms terms;
 };
@@ -168,6 +189,8 @@ struct life_out {
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max);
 /* A lease from `now` on, for one that life_new() has made or the journal has; 0: none. */
 void life_set_lease(struct life *l, uint64_t now, uint64_t lease);
+/* What becomes of it at the end of its time, and of the time at rest. */
+void life_set_rest(struct life *l, const struct life_terms *t);
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out);
 /* Time of the next LIFE_DEADLINE; LIFE_NEVER. */

@@ -23,6 +23,7 @@ struct settings {
 	uint64_t tenant_groups, tenant_memory, tenant_cpu, tenant_pids, tenant_disk;
 	uint64_t tenant_creates, node_overcommit;
 	uint64_t node_memory, node_sandbox_memory, node_pids, node_disk;
+	uint64_t rest_ttl_ms;
 	uint64_t default_ttl_ms, max_ttl_ms, record_ttl_ms, idempotency_ttl_ms;
 	bool unlimited_disk;
 	bool drain;

@@ -42,6 +42,9 @@ enum storage { STORAGE_DISK, STORAGE_MEMORY, STORAGE_READ_ONLY, STORAGE_NUM };
 #define APP_PORT 9000 /* of a sandbox that was given none */
 
 enum on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
+enum on_expire { ON_EXPIRE_END, ON_EXPIRE_STOP, ON_EXPIRE_NUM };
+/* A sandbox is idle without a request, or without one and without work of a client. */
+enum idle_by { IDLE_BY_REQUESTS, IDLE_BY_WORK, IDLE_BY_NUM };
 enum on_full { ON_FULL_REFUSE, ON_FULL_EVICT_IDLE, ON_FULL_NUM };
 
 enum fsck_kind {
@@ -137,8 +140,10 @@ struct sandbox_create {
 	const char *group;
 	struct field_texts entrypoint;
 	bool has_entrypoint, image_entrypoint;
-	uint64_t ttl_ms, idle_ms, lease_ms;
-	bool has_ttl, has_idle, has_lease;
+	uint64_t ttl_ms, idle_ms, lease_ms, stop_after_ms, rest_ttl_ms;
+	bool has_ttl, has_idle, has_lease, has_stop_after, has_rest_ttl;
+	unsigned on_expire, idle_by;
+	bool has_on_expire, has_idle_by;
 	const char *template;
 	struct packages packages;
 	unsigned storage;
@@ -209,6 +214,10 @@ struct sandbox_info {
 	unsigned runtime;
 	uint64_t created_ns, changed_ns, active_ns, expires_ns, lease_ms, lease_until_ns;
 	bool has_expires, has_lease, has_lease_until;
+	uint64_t stop_after_ms, rest_ttl_ms, held_ns;
+	bool has_stop_after, has_rest_ttl, has_held;
+	unsigned on_expire, idle_by;
+	bool has_on_expire, has_idle_by;
 	const char *group, *entry;
 	struct end end;
 	bool has_end;
@@ -233,6 +242,8 @@ struct sandbox_record {
 	const char *image_digest;
 	uint64_t range;
 	struct id home;
+	uint64_t ttl_ms, rest_left_ms;
+	bool has_ttl, has_rest_left;
 	struct limits wanted; /* not set yet */
 	bool has_wanted;
 	uint64_t epoch;
@@ -278,6 +289,10 @@ struct delete_query {
 struct sandbox_extend {
 	uint64_t ttl_ms, lease_ms;
 	bool has_ttl, has_lease;
+};
+
+struct sandbox_hold {
+	uint64_t for_ms;
 };
 
 struct sandbox_labels {

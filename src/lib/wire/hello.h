@@ -36,6 +36,7 @@
 #define HELLO_CLAIMED UINT64_C(1)            /* claimed, and usable */
 #define HELLO_ENTRYPOINT_STARTED UINT64_C(2) /* its entrypoint was started (wire/entrypoint.h) */
 #define HELLO_CLAIM_RECEIVED UINT64_C(4)     /* claimed; not yet usable */
+#define HELLO_NO_WORK UINT64_C(8) /* no exec, shell run or kernel run; services do not count */
 
 struct hello {
 	uint16_t proto_min, proto_max;

@@ -281,6 +281,10 @@ class Fake:
         self.extended = json.loads(b"".join(self.body(f, headers)))
         self.change(c, parts, expires_at="2099-01-02T03:04:05.678Z")
 
+    def post_sandboxes_id_hold(self, c, f, parts, query, headers):
+        self.held = json.loads(b"".join(self.body(f, headers)))
+        self.change(c, parts, held_until="2099-01-02T03:04:05.678Z")
+
     def post_sandboxes_id_limits(self, c, f, parts, query, headers):
         self.limits = json.loads(b"".join(self.body(f, headers)))
         self.change(c, parts, limits={**self.sandboxes[parts[1]].get("limits", {}), **self.limits})

@@ -98,6 +98,14 @@ def test_limits_and_usage(daemon, cay):
     assert json.loads(cay("usage", "--json", box["id"]).stdout)["cpu_ms"] == 61250
 
 
+def test_hold(daemon, cay):
+    daemon.add(name="mine")
+    r = cay("hold", "mine", "90m")
+    assert (r.returncode, r.stdout) == (0, "2099-01-02T03:04:05.678Z\n") and daemon.held == {"for_ms": 5400000}
+    assert cay("hold", "mine", "0s").returncode == 0 and daemon.held == {"for_ms": 0}
+    assert cay("hold", "mine", "long").returncode == 2
+
+
 def test_extend(daemon, cay):
     daemon.add(name="mine")
     r = cay("extend", "mine", "90m")
@@ -329,5 +337,5 @@ def test_a_reader_that_leaves_ends_the_following(daemon, cay):
 
 def test_help_has_them_all(cay):
     text = cay("help").stdout
-    for name in ("pause", "resume", "stop", "start", "extend", "label", "why", "events", "fsck"):
+    for name in ("pause", "resume", "stop", "start", "extend", "hold", "label", "why", "events", "fsck"):
         assert re.search(rf"^  {name} ", text, re.M) and f"usage: cay {name}" in cay(name, "--help").stdout

@@ -22,6 +22,27 @@ def test_hello_is_32_bytes(init):
     assert r.status == 200 and len(r.body) == 32 and r.body[:4] == b"CAYH"
 
 
+def test_hello_says_whether_there_is_work(init):
+    """What clients started and has not ended; neither the main program, nor a service, nor an idle shell."""
+    c = init.client
+
+    def no_work():
+        return bool(c.ask("GET", "/v1/hello").body[8] & 8)
+
+    assert no_work()
+    assert start_entry(c, "/bin/sleep", "1000").status == 200
+    shell = c.ask("POST", SANDBOX + "/shells", {}).json()["id"]
+    assert no_work()
+    job = c.ask("POST", SANDBOX + "/execs", {"argv": ["/bin/sleep", "1000"], "detach": True}).json()["id"]
+    assert not no_work()
+    c.ask("POST", f"{SANDBOX}/execs/{job}/signal", {"signal": "SIGKILL"})
+    wait_for(no_work)
+    assert c.ask("POST", f"{SANDBOX}/shells/{shell}/runs", {"command": "sleep 1000", "detach": True}).status in (200, 201, 202)
+    assert not no_work()
+    c.ask("DELETE", f"{SANDBOX}/shells/{shell}")
+    wait_for(no_work)
+
+
 def start_entry(c, *argv):
     return c.ask("POST", "/v1/enter", {"argv": argv})
 

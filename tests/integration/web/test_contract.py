@@ -146,6 +146,7 @@ def walk(me, w):
     for verb in ("pause", "resume", "resume", "stop", "stop", "start", "start"):
         me.call("POST", f"/v1/sandboxes/{box}/{verb}")
     me.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 900000})
+    me.call("POST", f"/v1/sandboxes/{box}/hold", {"for_ms": 900000})
     me.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": None, "c": "d"}})
     me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})
     me.call("POST", f"/v1/sandboxes/{box}/limits", {"pids": 300, "memory_bytes": "1Gi"})
