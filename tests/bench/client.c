@@ -3,6 +3,7 @@
  * client - what sandbox.py measures with: requests, a clock around them, JSON out
  *
  *	client cold SOCKET IMAGE N      create, first byte of `echo hi`; deleted after
+ *	client again SOCKET IMAGE N     of one sandbox: stop; start, first byte of `echo hi`
  *	client cycle SOCKET IMAGE N     create, /bin/true waited for, delete
  *	client get SOCKET TARGET N      GET, to the last byte of the answer
  *	client fill SOCKET IMAGE N      create and keep
@@ -112,6 +113,21 @@ static int delete(const struct job *job, const char *id, struct cay_err *err)
 			 &reply, err);
 }
 
+/* A request without a body: stop, start. */
+static int change(const struct job *job, const char *id, const char *what, struct cay_err *err)
+{
+	auto_buf target = BUF_INIT(256);
+	auto_json reply = NULL;
+
+	if (buf_printf(&target, "/v1/sandboxes/%s/%s", id, what) < 0)
+		return -ENOMEM;
+	return call_json(&(struct call_request){ .socket = job->where,
+						 .method = "POST",
+						 .target = target.data,
+						 .want = 200 },
+			 &reply, err);
+}
+
 /* Frames until the end; *ret_first is when the first data was there. */
 static int read_stream(struct call *c, uint64_t *ret_first, struct cay_err *err)
 {
@@ -189,6 +205,31 @@ static int run_cold(const struct job *job, struct cay_err *err)
 	write_times(job->w, "ns", whole, job->n);
 	write_times(job->w, "create_ns", created, job->n);
 	return 0;
+}
+
+static int run_again(const struct job *job, struct cay_err *err)
+{
+	static uint64_t whole[SAMPLES_MAX], stopped[SAMPLES_MAX];
+	char id[NAME_MAX_LEN];
+	int r = create(job, id, err);
+
+	for (size_t i = 0; r >= 0 && i < job->n; i++) {
+		uint64_t begun = now_ns(), first = 0;
+
+		r = change(job, id, "stop", err);
+		stopped[i] = now_ns() - begun;
+		begun = now_ns();
+		if (r >= 0)
+			r = change(job, id, "start", err);
+		if (r >= 0)
+			r = echo(job->where, id, &first, err);
+		whole[i] = first - begun;
+	}
+	if (r < 0)
+		return r;
+	write_times(job->w, "ns", whole, job->n);
+	write_times(job->w, "stop_ns", stopped, job->n);
+	return delete (job, id, err);
 }
 
 /* Those that were made are printed even if one could not be: somebody has to
@@ -480,7 +521,7 @@ static const struct {
 	{ "edge", true, true, run_edge },     { "spawn", false, true, run_spawn },
 	{ "docker", true, true, run_docker }, { "claim", true, true, run_claim },
 	{ "burst", true, true, run_burst },   { "shell", true, true, run_shell },
-	{ "edit", true, true, run_edit },
+	{ "edit", true, true, run_edit },     { "again", true, true, run_again },
 };
 
 static int parse(int argc, char **argv, struct job *job, size_t *ret_mode, struct cay_err *err)

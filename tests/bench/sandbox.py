@@ -8,7 +8,8 @@ take turns in small rounds, so that whatever else the machine does hits both.
 CAY_FULL=1 measures at the sizes the goals are for.
 
     cold_create   create to the first byte of a command, against crun alone
-    docker        the same, against the Docker engine
+    stop_start    start of a stopped sandbox to the first byte of a command, against cold_create
+    docker        cold_create against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
     edge_exec     the same through an edge, against straight to PID 1: what the edge adds
     shell_rtt     a command in a shell that is open, through an edge, against one without a shell
@@ -143,6 +144,19 @@ def cold_create(b):
         bare += b.crun(n)
     timed("cold_create", ours, "crun run of the same bundle", bare,
           f"create to first byte of echo; create alone {ms(created)} ms; goal ratio 1.6")
+
+
+def stop_start(b):
+    rounds, n = (20, 10) if FULL else (8, 5)
+    ours, stops, cold = [], [], []
+    b.cold(2)
+    for _ in range(rounds):
+        got = b.client("again", b.cay.socket, IMAGE, n)
+        ours += got["ns"]
+        stops += got["stop_ns"]
+        cold += b.cold(n)["ns"]
+    timed("stop_start", ours, "cold_create of the same run", cold,
+          f"start of a stopped sandbox to first byte of echo; the stop before it {ms(stops)} ms; goal ratio 1.1")
 
 
 @contextlib.contextmanager
@@ -418,7 +432,7 @@ def tree_10k(b):
               f"{n} files of 100 bytes; ratio {mine / base:.3f}, goal 0.05; {part} requests, taken as {n}")
 
 
-GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
+GROUPS = {f.__name__: f for f in (cold_create, stop_start, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
 
 if __name__ == "__main__":
     build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)
