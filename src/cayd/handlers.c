@@ -4,6 +4,7 @@
 #include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/core/list-page.h"
+#include "cayd/create/create.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/observe/audit-log.h"
@@ -539,20 +540,12 @@ static void on_sandbox_relay_done(void *arg)
 	sandbox_release(sb);
 }
 
-void sandbox_request_relay(struct request *rq, void *arg)
+void sandbox_relay_start(struct cayd *c, struct request *rq, struct sandbox *sb, bool paused)
 {
-	struct cayd *c = arg;
 	auto_buf path = BUF_INIT(128);
 	char name[ID_TEXT_LEN + 1];
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-	struct relay_conf relay = {};
+	struct relay_conf relay = { .body_is_paused = paused };
 
-	if (!sb)
-		return;
-	if (sb->info.state != SB_RUNNING) {
-		sandbox_refuse_state(rq, sb);
-		return;
-	}
 	id_format(&sb->info.id, name);
 	if (buf_printf(&path, "%s/box/%s", c->settings.run_dir, name) < 0) {
 		request_no_memory(rq);
@@ -566,4 +559,15 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	sb->holds++;
 	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ENTER });
 	relay_start(rq, &relay);
+}
+
+void sandbox_request_relay(struct request *rq, void *arg)
+{
+	struct cayd *c = arg;
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (sb && sb->info.state == SB_RUNNING)
+		sandbox_relay_start(c, rq, sb, false);
+	else if (sb && !wake_for_request(c, rq, sb))
+		sandbox_refuse_state(rq, sb);
 }

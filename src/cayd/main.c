@@ -83,11 +83,12 @@ static const struct sandbox_observer sandbox_observers[] = {
  * waited too long are refused before pools decide whether a client still waits.
  */
 static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
-	sandboxes_sweep,  events_retry_unwritten,
-	entrypoints_poll, creates_expire_waiting,
-	pools_sweep,      sandboxes_forget_expired,
-	kept_keys_expire, prune_run_if_due,
-	disk_watch_sweep, asks_sweep,
+	sandboxes_sweep,      events_retry_unwritten,
+	entrypoints_poll,     creates_expire_waiting,
+	pools_sweep,          sandboxes_forget_expired,
+	kept_keys_expire,     prune_run_if_due,
+	disk_watch_sweep,     asks_sweep,
+	wakes_expire_waiting,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)

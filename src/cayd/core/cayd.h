@@ -59,6 +59,7 @@ struct cayd {
 	struct sandboxes *sandboxes;
 	struct kept_keys *kept_keys;
 	struct creates *creates;
+	struct wake *wakes; /* under way */
 	struct builds *builds;
 	struct images *images;
 	struct pull *pulls; /* under way */

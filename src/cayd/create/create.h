@@ -59,4 +59,16 @@ const struct create_queue *creates_get_queue(const struct cayd *c);
 /* For one that starts at its turn: the slot becomes the sandbox's, see create_slot_release(). */
 struct create_slot *create_turn_take_slot(struct create_turn *t);
 struct cayd *create_turn_cayd(const struct create_turn *t);
+
+/* stop-start.c: wait for a turn to start a sandbox, and begin at it.  Takes the turn, also on
+ * failure; one that is starting already only loses it. */
+[[nodiscard]] int start_turn_enter(struct cayd *c, const struct id *tenant,
+				   const struct create_turn_events *events, void *arg,
+				   struct create_turn **ret, struct cay_err *err);
+[[nodiscard]] int start_at_turn(struct cayd *c, struct sandbox *sb, struct create_turn *turn,
+				struct cay_err *err);
+/* wake.c: have a request to the inside of a sandbox wait until it runs, if it may start it; then
+ * sandbox_relay_start() carries it out. */
+[[nodiscard]] bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb);
+void wakes_expire_waiting(struct cayd *c, uint64_t now);
 #endif

@@ -53,33 +53,36 @@ static void start_fail(struct request *rq, const struct cay_err *err)
 	request_fail(rq, err);
 }
 
-/* The sandbox may have ended while the request waited, or another request may have started it. */
-static void start_at_turn(struct cayd *c, struct request *rq, struct create_turn *turn)
+int start_at_turn(struct cayd *c, struct sandbox *sb, struct create_turn *turn, struct cay_err *err)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-	bool stopped = sb && sb->life.state == SB_STOPPED;
+	bool stopped = sb->life.state == SB_STOPPED;
 	struct life_event ev = { .kind = LIFE_START };
-	struct cay_err err = {};
+	int r = stopped ? admit_check_start(c, sb, &ev.max_ns, err) : 0;
 
-	if (stopped && admit_check_start(c, sb, &ev.max_ns, &err) < 0) {
-		start_fail(rq, &err);
-	} else if (sb && sandbox_apply_event(sb, &ev)) {
-		sandbox_refuse_state(rq, sb);
-	} else if (sb) {
-		if (stopped)
-			sb->create.slot = create_turn_take_slot(cay_take(turn));
-		sandbox_reply_when(sb, rq, WAIT_STARTED);
-	}
-	if (turn)
+	if (r >= 0 && sandbox_apply_event(sb, &ev))
+		r = sandbox_fail_state(sb, err);
+	if (r >= 0 && stopped)
+		sb->create.slot = create_turn_take_slot(turn);
+	else
 		create_turn_leave(turn);
+	return r;
 }
 
+/* The sandbox may have ended while the request waited, or another request may have started it. */
 static void on_start_turn(void *arg, struct create_turn *turn)
 {
 	struct request *rq = arg;
+	struct cayd *c = create_turn_cayd(turn);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct cay_err err = {};
 
 	rq->events = NULL;
-	start_at_turn(create_turn_cayd(turn), rq, turn);
+	if (!sb)
+		create_turn_leave(turn);
+	else if (start_at_turn(c, sb, turn, &err) < 0)
+		start_fail(rq, &err);
+	else
+		sandbox_reply_when(sb, rq, WAIT_STARTED);
 }
 
 static void on_start_expired(void *arg, const struct cay_err *err)
@@ -95,6 +98,16 @@ static void on_start_client_gone(struct request *rq)
 	create_turn_leave(rq->data);
 }
 
+int start_turn_enter(struct cayd *c, const struct id *tenant,
+		     const struct create_turn_events *events, void *arg, struct create_turn **ret,
+		     struct cay_err *err)
+{
+	if (!tenant_take_create(c, tenant))
+		return cay_fail(err, CAY_E_RATE,
+				"this tenant creates and starts too many sandboxes a second");
+	return create_turn_enter(c, tenant, events, arg, ret, err);
+}
+
 static void start_wait_for_turn(struct cayd *c, struct request *rq)
 {
 	static const struct create_turn_events turn_events = { on_start_turn, on_start_expired };
@@ -102,14 +115,8 @@ static void start_wait_for_turn(struct cayd *c, struct request *rq)
 	const struct id *tenant = &rq->actor.tenant;
 	struct create_turn *turn = NULL;
 	struct cay_err err = {};
-	int r = 0;
 
-	if (!tenant_take_create(c, tenant))
-		r = cay_fail(&err, CAY_E_RATE,
-			     "this tenant creates and starts too many sandboxes a second");
-	if (r >= 0)
-		r = create_turn_enter(c, tenant, &turn_events, rq, &turn, &err);
-	if (r < 0) {
+	if (start_turn_enter(c, tenant, &turn_events, rq, &turn, &err) < 0) {
 		start_fail(rq, &err);
 		return;
 	}

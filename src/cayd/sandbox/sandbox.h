@@ -256,6 +256,9 @@ void sandbox_drop_private(struct sandbox *sb);
 [[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
 				       struct cay_err *err);
 
+/* Give a request to its PID 1; it runs.  paused: the body is. */
+void sandbox_relay_start(struct cayd *c, struct request *rq, struct sandbox *sb, bool paused);
+
 /* From transition.c: the state has changed; a call that held the pointer is over. */
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);

@@ -77,6 +77,8 @@ static void sandbox_assign_rest(struct sandbox *sb, const struct sandbox_create 
 	info->idle_by = t.idle_is_work ? IDLE_BY_WORK : IDLE_BY_REQUESTS;
 	info->has_on_expire = t.expire_stops;
 	info->on_expire = t.expire_stops ? ON_EXPIRE_STOP : ON_EXPIRE_END;
+	info->has_wake = spec->wake != WAKE_BY_KEY;
+	info->wake = spec->wake;
 	info->has_rest_ttl = t.rest_ns;
 	info->rest_ttl_ms = t.rest_ns / NS_PER_MS;
 }

@@ -53,17 +53,24 @@ int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
 {
 	const struct sandbox_info *info = &sb->info;
 
+	int r;
+
 	if (info->has_end)
 		return sandbox_fail_ended(&info->end, err);
-	return cay_fail(err, CAY_E_STATE, "%s",
-			info->hold                  ? info->hold
-			: info->state == SB_PENDING ? "the sandbox is being created"
-			: info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
-			: info->state == SB_STOPPED ? "the sandbox is stopped; start it first"
-			: info->state == SB_STOPPING
-				? "the sandbox is being stopped; start it once it is stopped"
-			: info->state == SB_STARTING ? "the sandbox is being started"
-						     : "the sandbox is ending; create another");
+	r = cay_fail(err, CAY_E_STATE, "%s",
+		     info->hold                  ? info->hold
+		     : info->state == SB_PENDING ? "the sandbox is being created"
+		     : info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
+		     : info->state == SB_STOPPED ? "the sandbox is stopped; start it first"
+		     : info->state == SB_STOPPING
+			     ? "the sandbox is being stopped; start it once it is stopped"
+		     : info->state == SB_STARTING ? "the sandbox is being started"
+						  : "the sandbox is ending; create another");
+	if (info->state == SB_STOPPED && !info->hold)
+		cay_err_hint(err,
+			     "'cay start' or sandbox.start starts it, with a key of its tenant "
+			     "that may write; its files are there");
+	return r;
 }
 
 void sandbox_refuse_state(struct request *rq, struct sandbox *sb)

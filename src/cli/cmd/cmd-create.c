@@ -18,7 +18,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[33] = {
+const struct opt opts_create[34] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -62,6 +62,9 @@ const struct opt opts_create[33] = {
 	{ "on-expire", 0, OPT_CHOICE, AT(on_expire), .table = &sandbox_create_table,
 	  .member = "on_expire", .arg = "end|stop",
 	  .help = "What happens when --ttl is over; stop keeps its files" },
+	{ "wake", 0, OPT_CHOICE, AT(wake), .table = &sandbox_create_table, .member = "wake",
+	  .arg = "key|never",
+	  .help = "Whether a command or a file operation starts it when it is stopped" },
 	{ "rest-ttl", 0, OPT_DURATION, AT(rest_ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after it was stopped for this time, e.g. 30d" },
 	{ "lease", 0, OPT_DURATION, AT(lease_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
@@ -130,7 +133,7 @@ void create_request_init(void *to)
 	for (size_t i = 0; i < limits_table.n; i++)
 		*cmd_create_limit_at(&request->limits, i) = OPTION_UNSET;
 	request->runtime = request->on_exit = request->on_full = request->storage =
-		request->on_expire = (unsigned)OPTION_UNSET;
+		request->on_expire = request->wake = (unsigned)OPTION_UNSET;
 	request->wait = true;
 }
 
@@ -285,6 +288,9 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_on_expire = request->on_expire != (unsigned)OPTION_UNSET;
 	if (!request->has_on_expire)
 		request->on_expire = ON_EXPIRE_END;
+	request->has_wake = request->wake != (unsigned)OPTION_UNSET;
+	if (!request->has_wake)
+		request->wake = WAKE_BY_KEY;
 	request->has_app_port = request->app_port > 0;
 	request->has_writable = a->writable;
 	if (r >= 0 && a->writable &&

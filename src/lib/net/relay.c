@@ -301,6 +301,7 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	if (!r)
 		return;
 	r->forward.head_timeout_ms = conf->head_timeout_ms;
+	r->forward.body_paused = conf->body_is_paused;
 	r->retry_request = (struct buf){};
 	r->upgrade = conf->upgrade && rq->head->upgrade.n;
 	r->protocol = conf->protocol;

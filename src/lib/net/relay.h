@@ -33,6 +33,7 @@ struct relay_conf {
 	const char *path;               /* of a sandbox's socket */
 	struct upstream_pool *upstream; /* instead of path */
 	const char *name;               /* of the other program, for messages; NULL: control */
+	bool body_is_paused;            /* by the caller; it is resumed */
 	bool upgrade;                   /* the operation may switch protocols */
 	/* Request this protocol, whatever the client named; the client's handshake is not
 	 * forwarded.  On a 101 the request and the connection are passed to `upgraded` instead of

@@ -100,6 +100,7 @@ static const char *const loaded_states[] = {
 static const char *const on_exits[] = { "keep", "end", NULL };
 static const char *const on_expires[] = { "end", "stop", NULL };
 static const char *const idle_bys[] = { "requests", "work", NULL };
+static const char *const wake_bys[] = { "key", "never", NULL };
 static const char *const usage_bys[] = { "tenant", "label", NULL };
 static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };
 static const char *const on_empties[] = { "create", "fail", NULL };

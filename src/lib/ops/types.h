@@ -45,6 +45,8 @@ enum on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
 enum on_expire { ON_EXPIRE_END, ON_EXPIRE_STOP, ON_EXPIRE_NUM };
 /* A sandbox is idle without a request, or without one and without work of a client. */
 enum idle_by { IDLE_BY_REQUESTS, IDLE_BY_WORK, IDLE_BY_NUM };
+/* Whose request to its inside starts a stopped sandbox. */
+enum wake_by { WAKE_BY_KEY, WAKE_BY_NEVER, WAKE_BY_NUM };
 enum on_full { ON_FULL_REFUSE, ON_FULL_EVICT_IDLE, ON_FULL_NUM };
 
 enum fsck_kind {
@@ -142,8 +144,8 @@ struct sandbox_create {
 	bool has_entrypoint, image_entrypoint;
 	uint64_t ttl_ms, idle_ms, lease_ms, stop_after_ms, rest_ttl_ms;
 	bool has_ttl, has_idle, has_lease, has_stop_after, has_rest_ttl;
-	unsigned on_expire, idle_by;
-	bool has_on_expire, has_idle_by;
+	unsigned on_expire, idle_by, wake;
+	bool has_on_expire, has_idle_by, has_wake;
 	const char *template;
 	struct packages packages;
 	unsigned storage;
@@ -216,8 +218,8 @@ struct sandbox_info {
 	bool has_expires, has_lease, has_lease_until;
 	uint64_t stop_after_ms, rest_ttl_ms, held_ns;
 	bool has_stop_after, has_rest_ttl, has_held;
-	unsigned on_expire, idle_by;
-	bool has_on_expire, has_idle_by;
+	unsigned on_expire, idle_by, wake;
+	bool has_on_expire, has_idle_by, has_wake;
 	const char *group, *entry;
 	struct end end;
 	bool has_end;

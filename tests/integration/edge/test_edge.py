@@ -829,7 +829,7 @@ def test_of_one_that_is_paused_control_answers(own):
 def test_of_one_that_is_stopped_control_answers(own):
     """By the edge as by control: what is open ends with it, and a new run is reached at once; a token does not start it."""
     me = own.door()
-    box = me.create("tiny", name="resting")
+    box = me.create("tiny", name="resting", wake="never")
     token = own.door(me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"])
     running = me.exec_detached(box, ["sleep", "1000"])
     open_stream = me.open("GET", f"/v1/sandboxes/{box}/execs/{running}/output?follow=true", timeout_s=60)
@@ -841,6 +841,7 @@ def test_of_one_that_is_stopped_control_answers(own):
             door.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["true"]})
         error = json.loads(e.value.body)["error"]
         assert (error["code"], error["message"]) == ("wrong_state", "the sandbox is stopped; start it first"), error
+        assert "cay start" in error["hint"]
     refused("permission_denied", token.call, "POST", f"/v1/sandboxes/{box}/start")
     assert me.get(box)["state"] == "stopped"
     assert me.call("POST", "/v1/sandboxes/resting/start")["state"] == "running"

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wake - a request to a stopped sandbox starts it and is carried out then (ADR 0113)
+ *
+ * One start serves all requests that wait for it.  It is admitted and counted as sandbox.start is,
+ * and a failure of it is the reply to all of them.  Bounded: WAKE_SANDBOX_MAX requests wait for
+ * one sandbox, WAKE_MAX for all, each at most WAKE_NS.
+ */
+#include "cayd/create/create.h"
+
+#include "cayd/core/list.h"
+#include "cayd/tenant/api-key.h"
+
+#define WAKE_SANDBOX_MAX 64
+#define WAKE_MAX 1024
+#define WAKE_NS (25 * NS_PER_S) /* less than OP_DEADLINE_S, after which an edge gives up */
+
+struct wake_request {
+	struct wake_request *next;
+	struct wake *wake;
+	struct request *rq;
+	uint64_t since_ns;
+};
+
+struct wake {
+	struct wake *next;
+	struct cayd *cayd;
+	struct sandbox *sandbox; /* held */
+	struct create_turn *turn;
+	struct sandbox_waiter *waiter;
+	bool started; /* once is enough */
+	struct wake_request *first;
+	unsigned n;
+};
+
+/* What starts something new or needs files.  An exec, a shell or a kernel of before is gone. */
+static bool wake_is_worth_it(const struct op *op)
+{
+	static const bool rows[OP_NUM] = {
+		[OP_EXEC_RUN] = true,     [OP_SHELL_CREATE] = true, [OP_KERNEL_CREATE] = true,
+		[OP_KERNEL_EVAL] = true,  [OP_SERVICE_PUT] = true,  [OP_SERVICE_START] = true,
+		[OP_PORT_CONNECT] = true, [OP_FILE_READ] = true,    [OP_FILE_STAT] = true,
+		[OP_FILE_LIST] = true,    [OP_FILE_WRITE] = true,   [OP_FILE_MKDIR] = true,
+		[OP_FILE_MOVE] = true,    [OP_FILE_COPY] = true,    [OP_FILE_DELETE] = true,
+		[OP_FILE_CHMOD] = true,   [OP_FILE_SYMLINK] = true, [OP_FILE_BATCH] = true,
+		[OP_FILE_VIEW] = true,    [OP_FILE_GLOB] = true,    [OP_FILE_GREP] = true,
+		[OP_FILE_EDIT] = true,    [OP_TREE_GET] = true,     [OP_TREE_PUT] = true,
+	};
+
+	return op >= ops && op < ops + OP_NUM && rows[op - ops];
+}
+
+/* What a start takes is the tenant's: not for a token, which is given away, nor to read. */
+static bool wake_is_allowed(struct cayd *c, const struct request *rq, const struct sandbox *sb)
+{
+	unsigned state = sb->life.state;
+
+	return (state == SB_STOPPING || state == SB_STOPPED || state == SB_STARTING) &&
+	       sb->info.wake == WAKE_BY_KEY && !rq->actor.one_sandbox &&
+	       rq->actor.scope >= SCOPE_WRITE && wake_is_worth_it(rq->match.op) &&
+	       actor_is_still_valid(c, &rq->actor);
+}
+
+static void wake_free(struct wake *w)
+{
+	LIST_UNLINK(w->cayd->wakes, w, next);
+	if (w->turn)
+		create_turn_leave(w->turn);
+	if (w->waiter)
+		sandbox_wait_cancel(w->waiter);
+	sandbox_release(w->sandbox);
+	free(w);
+}
+
+static struct request *wake_request_remove(struct wake_request *r)
+{
+	struct request *rq = r->rq;
+
+	LIST_UNLINK(r->wake->first, r, next);
+	r->wake->n--;
+	rq->events = NULL;
+	free(r);
+	return rq;
+}
+
+static void wake_request_fail(struct request *rq, const struct cay_err *err)
+{
+	if (cay_error_row(err->code)->retryable)
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+	request_fail(rq, err);
+}
+
+/* A reply may start the next request of its connection, so nothing of the wake is left by then. */
+static void wake_finish(struct wake *w, const struct cay_err *err)
+{
+	struct wake_request *all = cay_take(w->first);
+	struct sandbox *sb = w->sandbox;
+	struct cay_err why = *err;
+	struct cayd *c = w->cayd;
+
+	sb->holds++;
+	wake_free(w);
+	while (all) {
+		struct wake_request *r = all;
+		struct request *rq = r->rq;
+
+		all = r->next;
+		free(r);
+		rq->events = NULL;
+		if (why.code)
+			wake_request_fail(rq, &why);
+		else if (!actor_is_still_valid(c, &rq->actor))
+			request_refuse(rq, CAY_E_UNAUTHENTICATED,
+				       "the key has expired or was revoked");
+		else if (sb->life.state != SB_RUNNING)
+			sandbox_refuse_state(rq, sb);
+		else
+			sandbox_relay_start(c, rq, sb, rq->head->framing != HTTP_EMPTY);
+	}
+	sandbox_release(sb);
+}
+
+static void wake_advance(struct wake *w);
+
+static void on_wake_reached(void *arg, struct sandbox *)
+{
+	struct wake *w = arg;
+
+	w->waiter = NULL;
+	wake_advance(w);
+}
+
+static void wake_wait(struct wake *w, enum sandbox_wait until)
+{
+	struct cay_err err = {};
+	int r = sandbox_wait(w->sandbox, until, on_wake_reached, w, &w->waiter);
+
+	if (r > 0)
+		wake_advance(w);
+	else if (r < 0) {
+		(void)cay_no_memory(&err);
+		wake_finish(w, &err);
+	}
+}
+
+static void on_wake_turn(void *arg, struct create_turn *turn)
+{
+	struct wake *w = arg;
+	struct cay_err err = {};
+
+	w->turn = NULL;
+	w->started = true;
+	if (start_at_turn(w->cayd, w->sandbox, turn, &err) < 0)
+		wake_finish(w, &err);
+	else
+		wake_wait(w, WAIT_STARTED);
+}
+
+static void on_wake_turn_expired(void *arg, const struct cay_err *err)
+{
+	struct wake *w = arg;
+
+	w->turn = NULL;
+	wake_finish(w, err);
+}
+
+static void wake_start(struct wake *w)
+{
+	static const struct create_turn_events events = { on_wake_turn, on_wake_turn_expired };
+	struct cayd *c = w->cayd;
+	struct cay_err err = {};
+
+	if (start_turn_enter(c, &w->sandbox->info.tenant, &events, w, &w->turn, &err) < 0)
+		wake_finish(w, &err);
+	else
+		creates_run_queue(c);
+}
+
+/* Nothing is waited for: what next? */
+static void wake_advance(struct wake *w)
+{
+	const struct sandbox *sb = w->sandbox;
+	const struct cay_err *failure = sandbox_wait_failure(sb, WAIT_STARTED);
+	unsigned state = sb->life.state;
+	struct cay_err err = *failure;
+
+	if (state == SB_STOPPING && !w->started && !failure->code)
+		wake_wait(w, WAIT_STOPPED);
+	else if (state == SB_STOPPED && !w->started)
+		wake_start(w);
+	else if (state == SB_STARTING || (state == SB_RUNNING && sb->unsaved))
+		wake_wait(w, WAIT_STARTED);
+	else {
+		if (!err.code && state != SB_RUNNING)
+			(void)sandbox_fail_state(sb, &err);
+		wake_finish(w, &err);
+	}
+}
+
+static void on_wake_client_gone(struct request *rq)
+{
+	struct wake_request *r = rq->data;
+	struct wake *w = r->wake;
+
+	(void)wake_request_remove(r);
+	if (!w->n) /* a start that has begun goes on */
+		wake_free(w);
+}
+
+static struct wake *wake_get(struct cayd *c, struct sandbox *sb)
+{
+	struct wake *w = c->wakes;
+
+	while (w && w->sandbox != sb)
+		w = w->next;
+	if (w)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	*w = (struct wake){ .next = c->wakes, .cayd = c, .sandbox = sb };
+	sb->holds++;
+	c->wakes = w;
+	return w;
+}
+
+static unsigned wakes_count(const struct cayd *c)
+{
+	unsigned n = 0;
+
+	for (const struct wake *w = c->wakes; w; w = w->next)
+		n += w->n;
+	return n;
+}
+
+bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb)
+{
+	static const struct request_events events = { .gone = on_wake_client_gone };
+	bool full = wakes_count(c) >= WAKE_MAX;
+	struct wake_request *r;
+	struct cay_err err = {};
+	struct wake *w;
+
+	if (!wake_is_allowed(c, rq, sb))
+		return false;
+	w = full ? NULL : wake_get(c, sb);
+	if (full || (w && w->n >= WAKE_SANDBOX_MAX)) {
+		(void)cay_fail(&err, CAY_E_OVERLOADED,
+			       "too many requests wait for this sandbox to start");
+		wake_request_fail(rq, &err);
+		return true;
+	}
+	r = w ? malloc(sizeof(*r)) : NULL;
+	if (!r) {
+		if (w && !w->n)
+			wake_free(w);
+		request_no_memory(rq);
+		return true;
+	}
+	*r = (struct wake_request){ w->first, w, rq, clk_boot_ns(c->clk) };
+	w->first = r;
+	rq->data = r;
+	rq->events = &events;
+	if (rq->head->framing != HTTP_EMPTY)
+		request_pause_body(rq);
+	if (w->n++ == 0)
+		wake_advance(w);
+	return true;
+}
+
+static struct wake_request *wakes_find_expired(const struct cayd *c, uint64_t now)
+{
+	for (const struct wake *w = c->wakes; w; w = w->next)
+		for (struct wake_request *r = w->first; r; r = r->next)
+			if (now - r->since_ns > WAKE_NS)
+				return r;
+	return NULL;
+}
+
+void wakes_expire_waiting(struct cayd *c, uint64_t now)
+{
+	struct wake_request *r;
+
+	while ((r = wakes_find_expired(c, now))) {
+		struct wake *w = r->wake;
+		struct request *rq = wake_request_remove(r);
+		struct cay_err err = {};
+
+		if (!w->n)
+			wake_free(w);
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the sandbox has not started in time");
+		wake_request_fail(rq, &err);
+	}
+}
