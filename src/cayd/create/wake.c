@@ -61,26 +61,15 @@ static bool wake_is_allowed(struct cayd *c, const struct request *rq, const stru
 	       actor_is_still_valid(c, &rq->actor);
 }
 
-static void wake_free(struct wake *w)
+static void wake_free(struct cayd *c, struct wake *w)
 {
-	LIST_UNLINK(w->cayd->wakes, w, next);
+	LIST_UNLINK(c->wakes, w, next);
 	if (w->turn)
 		create_turn_leave(w->turn);
 	if (w->waiter)
 		sandbox_wait_cancel(w->waiter);
 	sandbox_release(w->sandbox);
 	free(w);
-}
-
-static struct request *wake_request_remove(struct wake_request *r)
-{
-	struct request *rq = r->rq;
-
-	LIST_UNLINK(r->wake->first, r, next);
-	r->wake->n--;
-	rq->events = NULL;
-	free(r);
-	return rq;
 }
 
 static void wake_request_fail(struct request *rq, const struct cay_err *err)
@@ -99,7 +88,7 @@ static void wake_finish(struct wake *w, const struct cay_err *err)
 	struct cayd *c = w->cayd;
 
 	sb->holds++;
-	wake_free(w);
+	wake_free(c, w);
 	while (all) {
 		struct wake_request *r = all;
 		struct request *rq = r->rq;
@@ -202,9 +191,11 @@ static void on_wake_client_gone(struct request *rq)
 	struct wake_request *r = rq->data;
 	struct wake *w = r->wake;
 
-	(void)wake_request_remove(r);
+	LIST_UNLINK(w->first, r, next);
+	w->n--;
+	free(r);
 	if (!w->n) /* a start that has begun goes on */
-		wake_free(w);
+		wake_free(w->cayd, w);
 }
 
 static struct wake *wake_get(struct cayd *c, struct sandbox *sb)
@@ -253,7 +244,7 @@ bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb)
 	r = w ? malloc(sizeof(*r)) : NULL;
 	if (!r) {
 		if (w && !w->n)
-			wake_free(w);
+			wake_free(c, w);
 		request_no_memory(rq);
 		return true;
 	}
@@ -268,26 +259,33 @@ bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb)
 	return true;
 }
 
-static struct wake_request *wakes_find_expired(const struct cayd *c, uint64_t now)
+/* Remove a request that has waited too long; NULL: there is none. */
+static struct request *wakes_pop_expired(struct cayd *c, uint64_t now)
 {
-	for (const struct wake *w = c->wakes; w; w = w->next)
-		for (struct wake_request *r = w->first; r; r = r->next)
-			if (now - r->since_ns > WAKE_NS)
-				return r;
+	for (struct wake *w = c->wakes; w; w = w->next)
+		for (struct wake_request **at = &w->first, *r; (r = *at); at = &r->next) {
+			struct request *rq = r->rq;
+
+			if (now - r->since_ns <= WAKE_NS)
+				continue;
+			*at = r->next;
+			w->n--;
+			free(r);
+			rq->events = NULL;
+			if (!w->n)
+				wake_free(c, w);
+			return rq;
+		}
 	return NULL;
 }
 
 void wakes_expire_waiting(struct cayd *c, uint64_t now)
 {
-	struct wake_request *r;
+	struct request *rq;
 
-	while ((r = wakes_find_expired(c, now))) {
-		struct wake *w = r->wake;
-		struct request *rq = wake_request_remove(r);
+	while ((rq = wakes_pop_expired(c, now))) {
 		struct cay_err err = {};
 
-		if (!w->n)
-			wake_free(w);
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the sandbox has not started in time");
 		wake_request_fail(rq, &err);
 	}
