@@ -126,14 +126,20 @@ static bool extend(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
 	uint64_t now = s->w.clk.boot, until = one_in(s, 8) ? now : now + span(s);
+	struct ledger *g;
 	struct life before;
 	bool fine;
 
 	if (!b)
 		return false;
 	before = b->row.life;
-	fine = until > now && until <= s->ledger[world_slot(&before.id)].ceiling_ns &&
-	       before.state < SB_STOPPING && !before.warm && !before.claimed;
+	g = &s->ledger[world_slot(&before.id)];
+	fine = until > now && !before.warm && !before.claimed &&
+	       (before.state == SB_STOPPED   ? until - now <= g->ceiling_left_ns
+		: before.state < SB_STOPPING ? until <= g->ceiling_ns
+					     : false);
+	if (fine && before.state == SB_STOPPED)
+		g->left_ns = until - now;
 	if (fine != !say(s, b, (struct life_event){ .kind = LIFE_EXTEND, .until_ns = until }))
 		world_break(&s->w, world_slot(&before.id),
 			    fine ? "may be extended, and was not" : "was extended, and may not be");

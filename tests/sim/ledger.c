@@ -158,12 +158,10 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 
 	switch ((enum end_reason)next->reason) {
 	case END_TTL:
-		if (before->expire_stops && ev->may_stop && before->state != SB_PENDING)
+		if (before->state == SB_STARTING ||
+		    (before->expire_stops && before->state != SB_PENDING))
 			return "ended, and should have stopped";
-		return now < (before->state == SB_STARTING ? later(g->start_ns, g->left_ns)
-							   : before->expires_ns)
-			       ? "ended before its time"
-			       : NULL;
+		return now < before->expires_ns ? "ended before its time" : NULL;
 	case END_LEASE:
 		return now - before->renewed_ns < before->lease_ns ? "its lease was not over"
 								   : NULL;
@@ -300,13 +298,13 @@ static const char *wrong_stop(struct sim *s, unsigned slot, const struct life *b
 {
 	if (ev->kind == LIFE_STOP)
 		return NULL;
-	if (!ev->may_stop)
-		return "stopped, and may not";
 	if (ev->kind == LIFE_DEADLINE && before->expire_stops &&
 	    s->w.clk.boot >= before->expires_ns) {
 		s->tally->expired_stops++;
 		return NULL;
 	}
+	if (!ev->may_stop)
+		return "stopped, and may not";
 	s->tally->idle_stops++;
 	return before->idle_stops && is_idle(s, slot, before, ev)
 		       ? NULL
@@ -340,8 +338,9 @@ static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *b
 	}
 	if (before->state == SB_STARTING && next->state == SB_STOPPING) {
 		s->tally->taken_back++;
-		/* what a start of another boot took is not known */
-		if (ev->kind != LIFE_OBSERVED || s->w.rows[slot].boot == s->w.boot) {
+		/* what a start of another boot took is not known; without a process, nothing */
+		if (ev->kind != LIFE_OBSERVED ||
+		    (s->w.rows[slot].boot == s->w.boot && ev->observed.processes)) {
 			g->left_ns = left(g->left_ns, now - g->start_ns);
 			g->ceiling_left_ns = left(g->ceiling_left_ns, now - g->start_ns);
 		}

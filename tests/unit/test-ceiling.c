@@ -102,6 +102,28 @@ static void a_change_is_bounded(void **)
 	}
 }
 
+/* Of the files there may be more already. */
+static void a_start_is_bounded_except_for_files(void **)
+{
+	struct settings s = defaults();
+	struct ceiling_set set;
+
+	ceilings_set_node(&s, &machine, &set);
+	for (size_t i = 0; i < CEILING_NUM; i++) {
+		auto_arena arena = ARENA_INIT(KIB(4));
+		struct limits above = {}, bound;
+		bool files =
+			str_eq(rows[i].name, "disk_bytes") || str_eq(rows[i].name, "disk_inodes");
+		struct cay_err err = {};
+
+		decode(rows[i].name, rows[i].max + 1, &arena, &above);
+		bound = above;
+		ceilings_bound_start(&set, &bound);
+		/* what was not lowered may not be raised to */
+		row_check(i, (ceilings_check_change(&set, &bound, &above, &err) == 0) == files);
+	}
+}
+
 static void a_small_machine_has_ceilings_that_a_schema_allows(void **)
 {
 	static const struct ceiling_machine tiny = { 1 << 20, 1 << 20, 1 };
@@ -119,6 +141,7 @@ int main(void)
 		cmocka_unit_test(the_ceiling_is_granted_and_one_more_is_not),
 		cmocka_unit_test(a_default_is_lowered),
 		cmocka_unit_test(a_change_is_bounded),
+		cmocka_unit_test(a_start_is_bounded_except_for_files),
 		cmocka_unit_test(a_small_machine_has_ceilings_that_a_schema_allows),
 	};
 

@@ -608,13 +608,12 @@ static void a_stopped_one_starts_again(void **)
 	struct life_event start = { .kind = LIFE_START }, stop = { .kind = LIFE_STOP };
 	struct life_out out;
 
-	/* its time stands still, in any boot; nothing but these two is for it */
+	/* its time stands still, in any boot; nothing but these two and extend is for it */
 	assert_true(life_next_deadline(&l) == LIFE_NEVER);
 	assert_int_equal(take(&l, stop, AT(140)), DO_NOTHING);
-	assert_int_equal(refusal(&l,
-				 (struct life_event){ .kind = LIFE_EXTEND, .until_ns = AT(200) },
-				 AT(140)),
-			 CAY_E_STATE);
+	assert_int_equal(
+		refusal(&l, (struct life_event){ .kind = LIFE_HOLD, .until_ns = AT(200) }, AT(140)),
+		CAY_E_STATE);
 	assert_int_equal(refusal(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(140)),
 			 CAY_E_STATE);
 	life_step(&l, &start, AT(5), &out);
@@ -646,7 +645,7 @@ static void time_spent_in_starting_counts(void **)
 	assert_int_equal(take(&l, due, AT(319)), DO_NOTHING);
 	assert_int_equal(l.state, SB_STARTING);
 	(void)take(&l, due, AT(320));
-	assert_true(l.state == SB_ENDING && l.reason == END_TTL);
+	assert_true(l.state == SB_STOPPING && !l.expires_ns);
 }
 
 /* The longest time that a sandbox may live was lowered while it was stopped. */
@@ -768,10 +767,11 @@ static void at_rest_after_a_restart(void **)
 		row_check(i, take(&l, ev, AT(300)) == rows[i].effect);
 		row_check(i, l.state == rows[i].then);
 		row_check(i, l.state != SB_RUNNING || l.expires_ns == AT(290 + 30));
-		/* what a start of another boot took is not known */
+		/* what a start of another boot took is not known; without a process, nothing */
 		row_check(i, l.state != SB_STOPPING ||
 				     l.expires_ns == AT(rows[i].state == SB_STARTING &&
-									rows[i].found.same_boot
+									rows[i].found.same_boot &&
+									rows[i].found.processes
 								? 20
 								: 30));
 	}
@@ -801,10 +801,52 @@ static void at_the_end_of_its_time_it_stops(void **)
 	for (unsigned i = 0; i < 3; i++)
 		(void)take(&l, done(&l, LIFE_OK), AT(501));
 	assert_true(l.expires_ns == AT(560) && l.ceiling_ns == AT(580));
-	/* its tenant has too many that are stopped: its time is over all the same */
+	/* also if its tenant has too many that are stopped: its files must not be lost by that */
 	l = resting(t);
-	(void)take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(160));
-	assert_true(l.state == SB_ENDING && l.reason == END_TTL);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(160)), DO_STOP);
+}
+
+/* A start that outlasts its time is taken back; what is left is nothing, and extend gives more. */
+static void a_start_never_ends_it(void **)
+{
+	struct life_terms t = { .ttl_ns = AT(60), .idle_ns = LIFE_NEVER, .max_ns = AT(90) };
+	struct life_event start = { .kind = LIFE_START };
+	struct life_event more = { .kind = LIFE_EXTEND, .until_ns = AT(1010) };
+	struct life l = resting(t);
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(150));
+	(void)take(&l, done(&l, LIFE_OK), AT(150));
+	assert_int_equal(take(&l, start, AT(500)), DO_RESTORE);
+	assert_int_equal(life_next_deadline(&l), AT(510));
+	(void)take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(510));
+	assert_int_equal(l.state, SB_STOPPING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(511)), DO_STOP);
+	(void)take(&l, done(&l, LIFE_OK), AT(512));
+	assert_true(l.state == SB_STOPPED && life_is_used_up(&l));
+	assert_int_equal(refusal(&l, start, AT(600)), CAY_E_STATE);
+	more.until_ns = AT(1100); /* more than is left below its ceiling */
+	assert_int_equal(refusal(&l, more, AT(1000)), CAY_E_INVALID);
+	more.until_ns = AT(1010);
+	(void)take(&l, more, AT(1000));
+	assert_true(l.expires_ns == AT(10) && !life_is_used_up(&l));
+	assert_int_equal(take(&l, start, AT(2000)), DO_RESTORE);
+	assert_int_equal(life_next_deadline(&l), AT(2010));
+}
+
+/* cayd was down for longer than the time that is left, before anything ran. */
+static void a_start_that_did_not_begin_takes_no_time(void **)
+{
+	struct life_terms t = { .ttl_ns = AT(60), .idle_ns = LIFE_NEVER, .max_ns = AT(90) };
+	struct life_event found = { .kind = LIFE_OBSERVED,
+				    .observed = { .same_boot = true, .exists = true } };
+	struct life l = resting(t);
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_STOP }, AT(150));
+	(void)take(&l, done(&l, LIFE_OK), AT(150));
+	(void)take(&l, (struct life_event){ .kind = LIFE_START }, AT(500));
+	l.pending_effect = DO_NOTHING; /* of a cayd that is gone */
+	(void)take(&l, found, AT(9000));
+	assert_true(l.state == SB_STOPPING && l.expires_ns == AT(10));
 }
 
 static struct life_event looked(bool busy, enum life_outcome outcome)
@@ -950,6 +992,8 @@ int main(void)
 		cmocka_unit_test(a_stop_that_was_not_written_is_written_again),
 		cmocka_unit_test(a_stop_waits_for_an_effect_and_is_written_again),
 		cmocka_unit_test(at_rest_after_a_restart),
+		cmocka_unit_test(a_start_never_ends_it),
+		cmocka_unit_test(a_start_that_did_not_begin_takes_no_time),
 		cmocka_unit_test(at_the_end_of_its_time_it_stops),
 		cmocka_unit_test(who_works_is_not_idle),
 		cmocka_unit_test(an_answer_of_the_run_before_is_void),

@@ -16,7 +16,7 @@
 /* A stopped sandbox holds a place of the node for as long as its tenant likes. */
 static int stop_check_number(const struct cayd *c, const struct sandbox *sb, struct cay_err *err)
 {
-	if (life_is_at_rest(&sb->life) || sandbox_may_stop(sb))
+	if (sandbox_may_stop(sb))
 		return 0;
 	(void)cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu stopped sandboxes",
 		       (unsigned long long)c->settings.max_stopped);

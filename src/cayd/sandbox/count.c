@@ -102,7 +102,7 @@ static void sandbox_counts_set_grant(struct sandbox_counts *t, struct sandbox *s
 static unsigned sandbox_count_kinds(const struct sandbox *sb)
 {
 	bool placed = sb->life.state < SB_ENDING;
-	bool rests = sb->life.state == SB_STOPPING || sb->life.state == SB_STOPPED;
+	bool rests = life_is_at_rest(&sb->life); /* also while it starts: that may fail */
 
 	return (placed ? 1u << COUNT_TENANT : 0) | (rests ? 1u << COUNT_STOPPED : 0) |
 	       (placed && sb->info.group ? 1u << COUNT_GROUP : 0) |
@@ -169,9 +169,10 @@ struct tenant_usage sandbox_counts_get_usage(const struct sandbox_counts *t,
 
 bool sandbox_may_stop(const struct sandbox *sb)
 {
-	return sb->info.storage != STORAGE_MEMORY &&
-	       sandbox_counts_get(sandboxes_get_counts(sb->cayd->sandboxes), COUNT_STOPPED,
-				  &sb->info.tenant, "") < sb->cayd->settings.max_stopped;
+	return life_is_at_rest(&sb->life) ||
+	       (sb->info.storage != STORAGE_MEMORY &&
+		sandbox_counts_get(sandboxes_get_counts(sb->cayd->sandboxes), COUNT_STOPPED,
+				   &sb->info.tenant, "") < sb->cayd->settings.max_stopped);
 }
 
 struct grant sandbox_counts_get_total(const struct sandbox_counts *t)

@@ -608,15 +608,17 @@ static int sandbox_restore_egress(struct sandbox *sb, const struct sandbox_recor
 static void sandbox_restore_rest(struct sandbox *sb, const struct sandbox_record *record)
 {
 	const struct sandbox_info *from = &record->sandbox;
+	uint64_t rest_ns =
+		rest_bound_ms(sb->cayd, from->has_rest_ttl ? from->rest_ttl_ms : 0) * NS_PER_MS;
 
 	life_set_rest(&sb->life,
-		      &(struct life_terms){
-			      .expire_stops = from->on_expire == ON_EXPIRE_STOP,
-			      .idle_stops = from->has_stop_after,
-			      .idle_is_work = from->idle_by == IDLE_BY_WORK,
-			      .ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS : LIFE_NEVER,
-			      .rest_ns = from->has_rest_ttl ? from->rest_ttl_ms * NS_PER_MS : 0 });
-	if (from->has_rest_ttl && record->has_rest_left)
+		      &(struct life_terms){ .expire_stops = from->on_expire == ON_EXPIRE_STOP,
+					    .idle_stops = from->has_stop_after,
+					    .idle_is_work = from->idle_by == IDLE_BY_WORK,
+					    .ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS
+								      : LIFE_NEVER,
+					    .rest_ns = rest_ns });
+	if (rest_ns && record->has_rest_left && record->rest_left_ms * NS_PER_MS < rest_ns)
 		sb->life.rest_left_ns = record->rest_left_ms * NS_PER_MS;
 }
 

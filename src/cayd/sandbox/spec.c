@@ -8,10 +8,9 @@
 
 #define END_RESERVE KIB(1) /* of the pool, for the texts of its end */
 
-/* 0: for ever. */
-static uint64_t sandbox_rest_ms(const struct cayd *c, const struct sandbox_create *spec)
+uint64_t rest_bound_ms(const struct cayd *c, uint64_t asked)
 {
-	uint64_t max = c->settings.rest_ttl_ms, asked = spec->has_rest_ttl ? spec->rest_ttl_ms : 0;
+	uint64_t max = c->settings.rest_ttl_ms;
 
 	return !max || (asked && asked < max) ? asked : max;
 }
@@ -47,7 +46,7 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 		.idle_stops = spec->has_stop_after,
 		.idle_is_work =
 			spec->has_idle_by ? spec->idle_by == IDLE_BY_WORK : spec->has_stop_after,
-		.rest_ns = sandbox_rest_ms(c, spec) * NS_PER_MS,
+		.rest_ns = rest_bound_ms(c, spec->has_rest_ttl ? spec->rest_ttl_ms : 0) * NS_PER_MS,
 	};
 }
 

@@ -493,9 +493,6 @@ void sandbox_apply_deadline(struct sandbox *sb)
 
 	if (sb->life.state == SB_STOPPED)
 		sb->end_detail = "it was stopped for longer than its rest_ttl_ms";
-	else if (sb->life.expire_stops && !ev.may_stop)
-		sb->end_detail = "it reached its time to live, and its tenant already has as many "
-				 "stopped sandboxes as limits.stopped allows";
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;
 }

@@ -217,6 +217,12 @@ int admit_check_start(struct cayd *c, struct sandbox *sb, uint64_t *ret_max_ns, 
 	struct grant more = grant_of_limits(&now, sb->resize.has_wanted ? &wanted : NULL);
 	struct quotas q = quota_get(c, tenant);
 
+	if (life_is_used_up(&sb->life)) {
+		(void)cay_fail(err, CAY_E_STATE, "its time to live is over");
+		cay_err_hint(err, "give it more with sandbox.extend, 'cay extend', and start it "
+				  "then; or delete it");
+		return -ESRCH;
+	}
 	if (sb->info.hold && disk_watch_is_short(c))
 		return cay_fail(err, CAY_E_CAPACITY, "%s", sb->info.hold);
 	if (!keeper_is_up(c->keeper))

@@ -150,6 +150,9 @@ void ceilings_bound_start(const struct ceiling_set *set, struct limits *limits)
 	for (unsigned kind = 0; kind < CEILING_NUM; kind++) {
 		uint64_t *limit = ceiling_limit_at(limits, kind);
 
+		/* its files may take more than that already, and count while it is stopped */
+		if (kind == CEILING_DISK || kind == CEILING_INODES)
+			continue;
 		if (*limit > set->max[kind])
 			*limit = set->max[kind];
 	}

@@ -23,8 +23,9 @@ static const unsigned life_allowed_states[SB_NUM_STATES] = {
 #define RETRY_SHIFT_MAX 8 /* 25 s */
 /* Idleness is written down at most so often: a tenth of it. */
 #define IDLE_PARTS 10
-/* And so is the time at rest. */
+/* And so is the time at rest; a machine that is on for an hour at a time counts too. */
 #define REST_PARTS 10
+#define REST_PART_MAX_NS (UINT64_C(3600) * 1000000000)
 
 static uint64_t life_time_add(uint64_t from, uint64_t by)
 {
@@ -95,6 +96,12 @@ static bool life_is_up(const struct life *l)
 	return l->state == SB_RUNNING || l->state == SB_PAUSED;
 }
 
+bool life_is_used_up(const struct life *l)
+{
+	return l->state == SB_STOPPED && !l->expire_stops &&
+	       !life_time_min(l->expires_ns, l->ceiling_ns);
+}
+
 bool life_is_warm_and_ready(const struct life *l)
 {
 	return l->warm && l->state == SB_PENDING && l->pending_effect == DO_NOTHING &&
@@ -118,7 +125,9 @@ static uint64_t life_idle_end(const struct life *l)
 static uint64_t life_rest_tick(const struct life *l)
 {
 	return l->state == SB_STOPPED && l->rest_ns != LIFE_NEVER
-		       ? l->active_ns + life_time_min(l->rest_left_ns, l->rest_ns / REST_PARTS)
+		       ? l->active_ns + life_time_min(l->rest_left_ns,
+						      life_time_min(l->rest_ns / REST_PARTS,
+								    REST_PART_MAX_NS))
 		       : LIFE_NEVER;
 }
 
@@ -346,9 +355,11 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 	}
 }
 
-static void life_expire(struct life_out *out, bool may_stop, uint64_t now)
+/* A start that takes too long is taken back: what it had before it began stays. */
+static void life_expire(struct life_out *out, uint64_t now)
 {
-	if (out->next.expire_stops && may_stop && out->next.state != SB_PENDING)
+	if (out->next.state == SB_STARTING ||
+	    (out->next.expire_stops && out->next.state != SB_PENDING))
 		life_begin_stopping(out, now);
 	else
 		life_begin_ending(out, END_TTL, false);
@@ -443,7 +454,7 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 	if (life_is_up(l) || l->state == SB_STARTING) {
 		out->notify = true; /* it is so already */
 	} else if (l->state != SB_STOPPED || l->pending_effect != DO_NOTHING ||
-		   l->retry_ns != LIFE_NEVER) {
+		   l->retry_ns != LIFE_NEVER || life_is_used_up(l)) {
 		out->refused = CAY_E_STATE;
 	} else {
 		l->active_ns = l->saved_ns = now;
@@ -459,8 +470,13 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 	}
 }
 
+/* While it is stopped, its times are what is left. */
 static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
 {
+	if (out->next.state == SB_STOPPED) {
+		until = life_time_left(until, now);
+		now = 0;
+	}
 	if (until <= now || until > out->next.ceiling_ns) {
 		out->refused = CAY_E_INVALID;
 		return;
@@ -547,7 +563,7 @@ static void life_on_deadline(struct life_out *out, bool may_stop, uint64_t now)
 	struct life *l = &out->next;
 
 	if (now >= life_expiry(l))
-		life_expire(out, may_stop, now);
+		life_expire(out, now);
 	else if (life_has_deadlines(l) && now >= life_time_add(l->renewed_ns, l->lease_ns))
 		life_begin_ending(out, END_LEASE, false);
 	else if (!l->looking && now >= life_idle_end(l) && l->idle_is_work) {
@@ -586,8 +602,11 @@ static void life_on_observed_at_rest(struct life_out *out, const struct life_obs
 	struct life *l = &out->next;
 	bool alive = f->same_boot && f->processes && f->started_ns;
 
-	if (!f->same_boot) /* of another clock */
+	/* of another clock, or of a start that has not begun to run */
+	if (!f->same_boot || (l->state == SB_STARTING && !f->processes)) {
 		l->active_ns = l->saved_ns = now;
+		out->journal = true;
+	}
 	if (!f->exists) {
 		life_begin_ending(out, END_NODE_LOST, true);
 	} else if (l->state == SB_STARTING && alive && f->claimed) {
@@ -643,7 +662,8 @@ static bool life_refuses_request(const struct life *l, enum life_kind kind)
 	/* a warm sandbox takes only LIFE_CLAIM; one whose owner is not yet journaled, no request */
 	if (l->state >= SB_ENDING || l->claimed || (l->warm && kind != LIFE_CLAIM))
 		return true;
-	return life_is_at_rest(l) && kind != LIFE_STOP && kind != LIFE_START;
+	return life_is_at_rest(l) && kind != LIFE_STOP && kind != LIFE_START &&
+	       (kind != LIFE_EXTEND || l->state != SB_STOPPED);
 }
 
 static void life_on_gone(struct life_out *out, const struct life_event *ev)

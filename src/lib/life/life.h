@@ -187,6 +187,8 @@ struct life_out {
 
 /* A new sandbox at `now`; ttl, idle and max are durations, LIFE_NEVER for none. */
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max);
+/* It is stopped and none of its time is left, so that a start is refused. */
+bool life_is_used_up(const struct life *l);
 /* A lease from `now` on, for one that life_new() has made or the journal has; 0: none. */
 void life_set_lease(struct life *l, uint64_t now, uint64_t lease);
 /* What becomes of it at the end of its time, and of the time at rest. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of a sandbox at the end of its time, idle, and at rest."""
 import datetime
+import time
 
 import cay
 from cay import wait_for
@@ -129,17 +130,17 @@ def test_the_node_bounds_the_time_at_rest(own):
 
 
 def test_without_room_among_the_stopped(own):
-    """It runs on when it is idle; when its time is over it ends, and says why."""
+    """It runs on when it is idle; when its time is over it stops all the same: its files are not for others to take."""
     with_config(own).write_text("[limits]\nstopped = 1\n")
     restart(own, "cayd")
     tn = own.call("POST", "/v1/tenants", {"name": "many"})["id"]
     me = asks(own, "write", tn)
     first, idle, over = me.create("tiny"), me.create("tiny", stop_after_ms=1000), me.create("tiny", ttl_ms=2000, on_expire="stop")
     act(me, first, "stop")
-    end = ended(me, over)["end"]
-    assert end["reason"] == "ttl" and "limits.stopped" in end["detail"], end
+    wait_for("its time to be over", lambda: state(me, over) == "stopped", 20)
     stays(me, idle, 1.5)
     me.delete(first)
+    me.delete(over)
     wait_for("it to be stopped", lambda: state(me, idle) == "stopped", 20)
     me.delete(idle)
 
@@ -153,6 +154,18 @@ def test_what_cannot_be_stopped_is_refused_at_once(daemon):
     assert (box["stop_after_ms"], box["on_expire"], box["idle"]) == (600000, "stop", "work")
     daemon.delete(box["id"])
     daemon.call("DELETE", f"/v1/templates/{made['id']}")
+
+
+def test_extend_while_it_is_stopped(daemon):
+    """What is given is what is left when it starts."""
+    box = daemon.create("tiny", ttl_ms=60000)
+    act(daemon, box, "stop")
+    assert "expires_at" not in daemon.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 3600000})
+    refused("wrong_state", daemon.call, "POST", f"/v1/sandboxes/{box}/extend", {"lease_ms": 60000})
+    before = time.time()
+    left = datetime.datetime.fromisoformat(act(daemon, box, "start")["expires_at"]).timestamp() - before
+    assert 3590 < left < 3620, left
+    daemon.delete(box)
 
 
 def test_who_may_hold(daemon):

@@ -120,7 +120,7 @@ def test_time_at_rest_does_not_count(daemon):
     stopped = act(daemon, box, "stop")
     assert "expires_at" not in stopped and "lease_until" not in stopped
     cay.let_pass(4)  # longer than its lease
-    for what, body in (("extend", {"ttl_ms": 1000}), ("pause", None), ("resume", None), ("limits", {"pids": 99})):
+    for what, body in (("pause", None), ("resume", None), ("limits", {"pids": 99})):
         refused("wrong_state", lambda what=what, body=body: daemon.call("POST", f"/v1/sandboxes/{box}/{what}", body))
     started = act(daemon, box, "start")
     assert datetime.timedelta(seconds=4) <= until(started) - born < datetime.timedelta(seconds=19)
