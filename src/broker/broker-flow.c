@@ -37,7 +37,7 @@ struct broker_flow {
 	bool closing;
 	bool ready;         /* TLS is established */
 	bool to_head;       /* the request is HEAD */
-	bool leaving;       /* what is written last goes out, what comes is dropped */
+	bool leaving;       /* the last bytes go out, those that come are dropped */
 	bool requested;     /* the head of a request is sent */
 	bool request_done;  /* and its body */
 	bool replying;      /* the head of its reply is sent */
@@ -109,7 +109,7 @@ static void on_broker_flow_close_timer(uv_timer_t *t)
 	broker_flow_close(t->data);
 }
 
-/* Nothing more is said to either side; what is written gets to the sandbox. */
+/* Nothing more is said to either side; bytes written before get to the sandbox. */
 static void broker_flow_leave(struct broker_flow *f)
 {
 	if (f->leaving || f->closing)

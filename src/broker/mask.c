@@ -6,9 +6,8 @@
 #include "text/base64.h"
 #include "text/percent.h"
 
-#define FORM_MAX KIB(16)
+#define FORM_MAX MASK_HELD_MAX
 #define MASK_HELD_MIN KIB(1)
-static_assert(MASK_HELD_MAX >= FORM_MAX);
 
 static int mask_add_form(struct mask *m, struct slice form)
 {

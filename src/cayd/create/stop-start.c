@@ -61,7 +61,7 @@ int start_at_turn(struct cayd *c, struct sandbox *sb, struct create_turn *turn, 
 
 	if (r >= 0 && sandbox_apply_event(sb, &ev))
 		r = sandbox_fail_state(sb, err);
-	if (r >= 0 && stopped)
+	if (r >= 0 && stopped && sb->life.state == SB_STARTING)
 		sb->create.slot = create_turn_take_slot(turn);
 	else
 		create_turn_leave(turn);

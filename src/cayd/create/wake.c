@@ -3,8 +3,9 @@
  * wake - a request to a stopped sandbox starts it and is carried out then (ADR 0113)
  *
  * One start serves all requests that wait for it.  It is admitted and counted as sandbox.start is,
- * and a failure of it is the reply to all of them.  Bounded: WAKE_SANDBOX_MAX requests wait for
- * one sandbox, WAKE_MAX for all, each at most WAKE_NS.
+ * and a failure of it is the reply to all of them; then there is a pause, so that a client that
+ * polls does not start it all the time.  Bounded: WAKE_SANDBOX_MAX requests wait for one sandbox,
+ * WAKE_TENANT_MAX for those of a tenant, WAKE_MAX for all, each at most WAKE_NS.
  */
 #include "cayd/create/create.h"
 
@@ -12,7 +13,9 @@
 #include "cayd/tenant/api-key.h"
 
 #define WAKE_SANDBOX_MAX 64
+#define WAKE_TENANT_MAX 128
 #define WAKE_MAX 1024
+#define WAKE_PAUSE_SHIFT_MAX 6  /* 64 s */
 #define WAKE_NS (25 * NS_PER_S) /* less than OP_DEADLINE_S, after which an edge gives up */
 
 struct wake_request {
@@ -29,6 +32,7 @@ struct wake {
 	struct create_turn *turn;
 	struct sandbox_waiter *waiter;
 	bool started; /* once is enough */
+	bool admitted;
 	struct wake_request *first;
 	unsigned n;
 };
@@ -39,12 +43,12 @@ static bool wake_is_worth_it(const struct op *op)
 	static const bool rows[OP_NUM] = {
 		[OP_EXEC_RUN] = true,     [OP_SHELL_CREATE] = true, [OP_KERNEL_CREATE] = true,
 		[OP_KERNEL_EVAL] = true,  [OP_SERVICE_PUT] = true,  [OP_SERVICE_START] = true,
-		[OP_PORT_CONNECT] = true, [OP_FILE_READ] = true,    [OP_FILE_STAT] = true,
-		[OP_FILE_LIST] = true,    [OP_FILE_WRITE] = true,   [OP_FILE_MKDIR] = true,
-		[OP_FILE_MOVE] = true,    [OP_FILE_COPY] = true,    [OP_FILE_DELETE] = true,
-		[OP_FILE_CHMOD] = true,   [OP_FILE_SYMLINK] = true, [OP_FILE_BATCH] = true,
-		[OP_FILE_VIEW] = true,    [OP_FILE_GLOB] = true,    [OP_FILE_GREP] = true,
-		[OP_FILE_EDIT] = true,    [OP_TREE_GET] = true,     [OP_TREE_PUT] = true,
+		[OP_FILE_READ] = true,    [OP_FILE_STAT] = true,    [OP_FILE_LIST] = true,
+		[OP_FILE_WRITE] = true,   [OP_FILE_MKDIR] = true,   [OP_FILE_MOVE] = true,
+		[OP_FILE_COPY] = true,    [OP_FILE_DELETE] = true,  [OP_FILE_CHMOD] = true,
+		[OP_FILE_SYMLINK] = true, [OP_FILE_BATCH] = true,   [OP_FILE_VIEW] = true,
+		[OP_FILE_GLOB] = true,    [OP_FILE_GREP] = true,    [OP_FILE_EDIT] = true,
+		[OP_TREE_GET] = true,     [OP_TREE_PUT] = true,
 	};
 
 	return op >= ops && op < ops + OP_NUM && rows[op - ops];
@@ -79,6 +83,19 @@ static void wake_request_fail(struct request *rq, const struct cay_err *err)
 	request_fail(rq, err);
 }
 
+static void wake_set_pause(const struct wake *w, bool failed)
+{
+	struct sandbox *sb = w->sandbox;
+
+	if (!failed) {
+		sb->wake.failures = 0;
+	} else if (w->admitted) {
+		sb->wake.after_ns = clk_boot_ns(w->cayd->clk) + (NS_PER_S << sb->wake.failures);
+		if (sb->wake.failures < WAKE_PAUSE_SHIFT_MAX)
+			sb->wake.failures++;
+	}
+}
+
 /* A reply may start the next request of its connection, so nothing of the wake is left by then. */
 static void wake_finish(struct wake *w, const struct cay_err *err)
 {
@@ -88,6 +105,7 @@ static void wake_finish(struct wake *w, const struct cay_err *err)
 	struct cayd *c = w->cayd;
 
 	sb->holds++;
+	wake_set_pause(w, why.code);
 	wake_free(c, w);
 	while (all) {
 		struct wake_request *r = all;
@@ -98,6 +116,8 @@ static void wake_finish(struct wake *w, const struct cay_err *err)
 		rq->events = NULL;
 		if (why.code)
 			wake_request_fail(rq, &why);
+		else if (request_peer_has_left(rq)) /* it may have sent it again */
+			request_refuse(rq, CAY_E_UNAVAILABLE, "the client has left");
 		else if (!actor_is_still_valid(c, &rq->actor))
 			request_refuse(rq, CAY_E_UNAUTHENTICATED,
 				       "the key has expired or was revoked");
@@ -132,6 +152,15 @@ static void wake_wait(struct wake *w, enum sandbox_wait until)
 	}
 }
 
+static bool wake_has_valid_actor(const struct wake *w)
+{
+	const struct wake_request *r = w->first;
+
+	while (r && !actor_is_still_valid(w->cayd, &r->rq->actor))
+		r = r->next;
+	return r;
+}
+
 static void on_wake_turn(void *arg, struct create_turn *turn)
 {
 	struct wake *w = arg;
@@ -139,10 +168,18 @@ static void on_wake_turn(void *arg, struct create_turn *turn)
 
 	w->turn = NULL;
 	w->started = true;
+	if (!wake_has_valid_actor(w)) {
+		create_turn_leave(turn);
+		(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
+		wake_finish(w, &err);
+		return;
+	}
 	if (start_at_turn(w->cayd, w->sandbox, turn, &err) < 0)
 		wake_finish(w, &err);
-	else
+	else {
+		w->admitted = true;
 		wake_wait(w, WAIT_STARTED);
+	}
 }
 
 static void on_wake_turn_expired(void *arg, const struct cay_err *err)
@@ -173,7 +210,8 @@ static void wake_advance(struct wake *w)
 	unsigned state = sb->life.state;
 	struct cay_err err = *failure;
 
-	if (state == SB_STOPPING && !w->started && !failure->code)
+	if ((state == SB_STOPPING || (state == SB_STOPPED && sb->unsaved)) && !w->started &&
+	    !failure->code)
 		wake_wait(w, WAIT_STOPPED);
 	else if (state == SB_STOPPED && !w->started)
 		wake_start(w);
@@ -215,32 +253,52 @@ static struct wake *wake_get(struct cayd *c, struct sandbox *sb)
 	return w;
 }
 
-static unsigned wakes_count(const struct cayd *c)
+/* Of a tenant, or with NULL of all. */
+static unsigned wakes_count(const struct cayd *c, const struct id *tenant)
 {
 	unsigned n = 0;
 
 	for (const struct wake *w = c->wakes; w; w = w->next)
-		n += w->n;
+		n += !tenant || id_eq(&w->sandbox->info.tenant, tenant) ? w->n : 0;
 	return n;
+}
+
+/* Whether one more request may wait. */
+static int wake_check(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
+{
+	const struct wake *w = c->wakes;
+
+	while (w && w->sandbox != sb)
+		w = w->next;
+	if (w && w->n >= WAKE_SANDBOX_MAX)
+		return cay_fail(err, CAY_E_OVERLOADED,
+				"too many requests wait for this sandbox to start");
+	if (wakes_count(c, &sb->info.tenant) >= WAKE_TENANT_MAX || wakes_count(c, NULL) >= WAKE_MAX)
+		return cay_fail(err, CAY_E_OVERLOADED,
+				"too many requests wait for stopped sandboxes to start");
+	if (!w && sb->life.state == SB_STOPPED && clk_boot_ns(c->clk) < sb->wake.after_ns) {
+		(void)cay_fail(err, CAY_E_UNAVAILABLE,
+			       "a request could not start the sandbox, and the next try is later");
+		cay_err_hint(err, "sandbox.start, 'cay start', tries at once and says why");
+		return -EAGAIN;
+	}
+	return 0;
 }
 
 bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb)
 {
 	static const struct request_events events = { .gone = on_wake_client_gone };
-	bool full = wakes_count(c) >= WAKE_MAX;
 	struct wake_request *r;
 	struct cay_err err = {};
 	struct wake *w;
 
 	if (!wake_is_allowed(c, rq, sb))
 		return false;
-	w = full ? NULL : wake_get(c, sb);
-	if (full || (w && w->n >= WAKE_SANDBOX_MAX)) {
-		(void)cay_fail(&err, CAY_E_OVERLOADED,
-			       "too many requests wait for this sandbox to start");
+	if (wake_check(c, sb, &err) < 0) {
 		wake_request_fail(rq, &err);
 		return true;
 	}
+	w = wake_get(c, sb);
 	r = w ? malloc(sizeof(*r)) : NULL;
 	if (!r) {
 		if (w && !w->n)

@@ -78,8 +78,12 @@ struct sandbox {
 	const char *end_detail;           /* set before the event that ends it */
 	bool end_is_of_node;              /* the same: the machine had no memory left */
 	uint64_t changed_boot_ns;
-	uint64_t forget_boot_ns;   /* when its record may be forgotten */
-	unsigned holds;            /* calls under way that have this pointer */
+	uint64_t forget_boot_ns; /* when its record may be forgotten */
+	unsigned holds;          /* calls under way that have this pointer */
+	struct {
+		uint64_t after_ns; /* after a start that failed, no request starts it before this */
+		unsigned failures; /* since the last that did not */
+	} wake;
 	unsigned unsaved;          /* of them, writes that replies or effects wait for */
 	struct cay_err save_error; /* the journal lacks its row; the write is repeated */
 	uv_poll_t *pid1_poll;

@@ -184,7 +184,7 @@ void sandbox_audit_waiters_early(struct sandbox *sb)
 			waiter_audit_early(sb, w->rq, w->until);
 }
 
-void sandbox_notify_waiters(struct sandbox *sb)
+static void sandbox_reply_waiters(struct sandbox *sb)
 {
 	struct sandbox_waiter **at = &sb->waiters, *come = NULL, **last = &come;
 
@@ -192,7 +192,7 @@ void sandbox_notify_waiters(struct sandbox *sb)
 	while (*at) {
 		struct sandbox_waiter *w = *at;
 
-		if (!sandbox_has_reached_durably(sb, w->until)) {
+		if (!w->rq || !sandbox_has_reached_durably(sb, w->until)) {
 			at = &w->next;
 			continue;
 		}
@@ -200,19 +200,34 @@ void sandbox_notify_waiters(struct sandbox *sb)
 		w->next = NULL;
 		*last = w;
 		last = &w->next;
-		if (w->rq)
-			w->rq->events = NULL;
+		w->rq->events = NULL;
 	}
 	while (come) {
 		struct sandbox_waiter *w = come;
 
 		come = w->next;
-		if (w->rq)
-			sandbox_reply_now(sb, w->rq, w->until);
-		else
-			w->done(w->arg, sb);
+		sandbox_reply_now(sb, w->rq, w->until);
 		free(w);
 	}
+}
+
+/* A function may move the sandbox on, so requests that waited for this state are replied to
+ * first. */
+void sandbox_notify_waiters(struct sandbox *sb)
+{
+	struct sandbox_waiter *w;
+
+	sandbox_reply_waiters(sb);
+	do {
+		w = sb->waiters;
+		while (w && (w->rq || !sandbox_has_reached_durably(sb, w->until)))
+			w = w->next;
+		if (w) {
+			LIST_UNLINK(sb->waiters, w, next);
+			w->done(w->arg, sb);
+			free(w);
+		}
+	} while (w);
 }
 
 void sandbox_refuse_removal_waiters(struct sandbox *sb)

@@ -355,7 +355,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 	}
 }
 
-/* A start that takes too long is taken back: what it had before it began stays. */
+/* A start that takes too long is taken back: the files stay. */
 static void life_expire(struct life_out *out, uint64_t now)
 {
 	if (out->next.state == SB_STARTING ||
@@ -470,7 +470,7 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 	}
 }
 
-/* While it is stopped, its times are what is left. */
+/* While it is stopped, its times are durations. */
 static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
 {
 	if (out->next.state == SB_STOPPED) {

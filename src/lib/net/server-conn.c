@@ -174,9 +174,10 @@ static void on_server_conn_timeout(uv_timer_t *t)
 
 bool request_peer_has_left(struct request *rq)
 {
-	struct pollfd p = { .fd = conn_fd(server_conn_of_request(rq)->conn), .events = POLLRDHUP };
+	const struct conn *c = server_conn_of_request(rq)->conn;
+	struct pollfd p = { .fd = c ? conn_fd(c) : -EBADF, .events = POLLRDHUP };
 
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
+	return !c || (p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR));
 }
 
 /* While its input is paused a peer that leaves goes unnoticed, so poll. */
