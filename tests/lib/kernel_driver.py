@@ -318,13 +318,15 @@ class Parent:
             self.process = Kernel.start(entered([*ARGV["python"], "--parent", *modules], root), files)
         self.socket.settimeout(60)
         self.hello = json.loads(self.socket.recv(4096))
+        self.asked = 0
 
     def fork(self, fds, env=None):
-        message = {"env": env or {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}, "cwd": "/tmp"}
+        self.asked += 1
+        message = {"number": self.asked, "env": env or {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}, "cwd": "/tmp"}
         socket.send_fds(self.socket, [json.dumps(message).encode()], fds)
         told, more, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(12))
         pid, _, _ = struct.unpack("3i", more[0][2])
-        if json.loads(told) != {"pid": pid}:
+        if json.loads(told) != {"number": self.asked}:
             raise Broken(f"{told} of {pid}")
         return Context(pid)
 
