@@ -241,7 +241,7 @@ def test_a_bound_that_changes_cuts_the_connections_of_builds(node, hosts, quiet)
     thread.start()
     wait_for("its question", lambda: any(host == "slow.lab.example" for host, *_ in hosts.asked()), 60)
     node.call("POST", f"/v1/tenants/{tenant}", {"egress_max": {}})
-    thread.join(60)
+    wait_for("the end of the build", lambda: not thread.is_alive(), 120)
     assert said
 
 
