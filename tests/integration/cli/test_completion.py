@@ -42,7 +42,7 @@ def names(words):
     (["--con"], ["--context"]), (["--context", "lo"], ["local"]), (["ls", "--context", "lo"], ["local"]),
     (["completion", ""], ["bash", "zsh", "fish"]), (["image", "import", ""], [":files"]), (["key", "create", "--out", ""], [":files"]),
     (["nothing", "x", ""], []), (["ls", "--no-such", "--al"], ["--all"]), (["template", "show", "--mem"], []),
-    (["--context", "local", "fs"], ["fsck"]), (["create", "--image-e"], ["--image-entrypoint"]), (["create", "--r"], ["--runtime", "--registry-auth", "--r"]), (["run", "--timez"], ["--timezone"]),
+    (["--context", "local", "fs"], ["fsck"]), (["create", "--image-e"], ["--image-entrypoint"]), (["create", "--r"], ["--runtime", "--rest-ttl", "--registry-auth", "--r"]), (["run", "--timez"], ["--timezone"]),
     (["bench", "-n", ""], []),
 ], ids=lambda v: " ".join(v) if v else "-")
 def test_tables_say_what_fits(words, line, want):
