@@ -239,7 +239,7 @@ def test_a_bound_that_changes_cuts_the_connections_of_builds(node, hosts, quiet)
                             env={**FAST, "PIP_DEFAULT_TIMEOUT": "600", "PIP_INDEX_URL": "https://slow.lab.example/"}))
     thread = threading.Thread(target=build)
     thread.start()
-    wait_for("its question", lambda: any(host == "slow.lab.example" for host, *_ in hosts.asked()), 60)
+    wait_for("its question", lambda: any(host == "slow.lab.example" for host, *_ in hosts.asked()), 120)
     node.call("POST", f"/v1/tenants/{tenant}", {"egress_max": {}})
     wait_for("the end of the build", lambda: not thread.is_alive(), 120)
     assert said
