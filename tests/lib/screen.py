@@ -115,7 +115,10 @@ class Tmux:
         self.argv = ["tmux", "-f", "/dev/null", "-S", str(where / "tmux")]
 
     def __call__(self, *words, env=None):
-        done = subprocess.run([*self.argv, *words], env=env, capture_output=True, text=True, check=False, timeout=20)
+        for _ in range(3):
+            done = subprocess.run([*self.argv, *words], env=env, capture_output=True, text=True, check=False, timeout=20)
+            if "server exited" not in done.stderr:  # the one of the session before was about to end
+                break
         assert done.returncode == 0, f"tmux {words}: {done.stderr}"
         return done.stdout
 

@@ -210,7 +210,10 @@ def test_a_kernel_that_dies_says_why_and_goes_on(daemon, box, code, reason):
         run = k.run(code, timeout_ms=20000)
         assert run["state"] == "ended" and (not reason or run["end"] == {**run["end"], **reason}), run
         wait_for("its end", lambda: k.info()["state"] == "ended", 20)
-        assert reason or ("runner" in k.info()["why"] and run["end"]["detail"] == k.info()["why"]), k.info()
+        why = k.info().get("why")
+        # one that finds its channel closed may end before PID 1 sees that
+        by_itself = not why and "os.close(channel)" in code and run["end"]["reason"] == "exit" and run["end"]["exit_code"]
+        assert reason or by_itself or ("runner" in why and run["end"]["detail"] == why), k.info()
         run = k.run("1+1")
         assert texts(run) == ["2"] and run["restarted"]
 

@@ -134,8 +134,9 @@ def test_by_tls_and_only_to_the_host_of_the_certificate(top):
 
 def test_a_server_that_is_not_there_holds_up_nothing(top):
     with node_with(f"http://127.0.0.1:{cay.free_port()}/", secret_file(top)) as node:
-        one = node.create("tiny", egress=ask())
-        node.exec(one, ["sh", "-c", f"i=0; while [ $i -lt 300 ]; do busybox nc {NAME} {PORT} < /dev/null; i=$((i+1)); done"], timeout_s=240)
+        one = node.create("tiny", egress=ask(ports=(PORT, "1000-1299")))
+        # each for another port: of a second connection to the same nothing is told
+        node.exec(one, ["sh", "-c", f"i=1000; while [ $i -lt 1300 ]; do busybox nc {NAME} $i < /dev/null; i=$((i+1)); done"], timeout_s=240)
         wait_for("a failed try", lambda: "webhook: evt_" in node.log("cay-egress"), 60)
         wait_for("its bound", lambda: "webhook: 256 events wait; more are dropped" in node.log("cay-egress"), 60)
         refuse(node, one)
