@@ -15,6 +15,7 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 import urllib.parse
 
 import cay
@@ -442,7 +443,14 @@ def connected(c):
 
 
 def put(c, name="example", value=SECRET, hosts=(NAME,), **more):
-    return c.call("PUT", f"/v1/credentials/{name}", {"value": value, "hosts": list(hosts), **more})
+    """The credential, set; waits while the tenant changes too many a second."""
+    while True:
+        try:
+            return c.call("PUT", f"/v1/credentials/{name}", {"value": value, "hosts": list(hosts), **more})
+        except ApiError as e:
+            if e.code != "rate_limited":
+                raise
+            time.sleep(0.2)
 
 
 def with_credential(node, host, name="example", tenant=DEFAULT, request=None, flow=NAME):
