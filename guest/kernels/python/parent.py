@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ import time
 
 
 MESSAGE = 1 << 17  # bytes at most
+FORK_LATER_S = 0.05  # the next spare would take CPU time from the context's first run
 
 
 def load(modules):
@@ -35,7 +37,7 @@ def load(modules):
     return missing
 
 
-def wait_for_contexts(modules, hello):
+def wait_for_contexts(modules, hello, warm_up):
     """Returns in each context, with the fds of its requests and events; the parent ends at the end of fd 3."""
     hello["missing"] = load(modules)
     if len(os.listdir("/proc/self/task")) > 1:
@@ -47,11 +49,12 @@ def wait_for_contexts(modules, hello):
     message = bytearray(MESSAGE)
     gc.collect()
     gc.freeze()  # so that collections do not write to the pages that contexts share
-    told = False
+    told = asked = False
     while True:
         forked, spare = fork_spare()
         if forked:
-            return begin(channel, *wait_for_request(spare))
+            cpus = None if asked else be_ready(warm_up)
+            return begin(channel, cpus, *wait_for_request(spare))
         if not told:
             channel.send(json.dumps(hello, ensure_ascii=False).encode("utf-8", "replace"))
             told = True
@@ -59,13 +62,20 @@ def wait_for_contexts(modules, hello):
         if not give(spare, message, size, fds):  # there was none, or it was killed
             forked, spare = fork_spare()
             if forked:
-                return begin(channel, *wait_for_request(spare))
+                return begin(channel, None, *wait_for_request(spare))
             if not give(spare, message, size, fds):
                 number = json.loads(message[:size])["number"]
                 channel.send(json.dumps({"number": number, "error": "cannot fork a context"}).encode())
         message[:size] = bytes(size)  # it may hold secrets
         for fd in fds:
             os.close(fd)
+        asked = bool(select.select([channel], [], [], FORK_LATER_S)[0])
+
+
+def be_ready(warm_up):
+    """Do in a spare what its first run will do: the pages that a run writes to are its own by then."""
+    warm_up()
+    return use_cpus()
 
 
 def take_request(channel, message):
@@ -144,8 +154,11 @@ def orphan():
         os._exit(1)
 
 
-def begin(channel, request, fds):
-    """Make a context of what the parent was: its own session, output, environment, directory and dice."""
+def begin(channel, cpus, request, fds):
+    """Make a context of what the parent was: its own session, output, environment, directory and dice.
+
+    cpus: what use_cpus() returned, or None.
+    """
     os.setsid()
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
@@ -155,7 +168,8 @@ def begin(channel, request, fds):
     os.environ.clear()
     os.environ.update(own | (request.get("env") or {}))
     time.tzset()
-    use_cpus()
+    if cpus is None or cpus != online_cpus():
+        use_cpus()
     refused = move_to(request.get("cwd") or "/")
     if "numpy.random" in sys.modules:  # Python's own random does it itself
         sys.modules["numpy.random"].seed()
@@ -168,17 +182,32 @@ def begin(channel, request, fds):
     return fds[2:]
 
 
-def use_cpus():
-    """As many as the sandbox has now; the parent may have started with another limit."""
+def online_cpus():
+    """The text of the system's file, or None."""
     try:
-        with open("/sys/devices/system/cpu/online", encoding="ascii") as f:
-            most = int(f.read().strip().rpartition("-")[2]) + 1
+        fd = os.open("/sys/devices/system/cpu/online", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, 256)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def use_cpus():
+    """As many as the sandbox has now; the parent may have started with another limit.  Returns the text that says how many."""
+    online = online_cpus()
+    try:
+        most = int((online or b"").strip().rpartition(b"-")[2]) + 1
         os.sched_setaffinity(0, range(4096))
         may = sorted(os.sched_getaffinity(0))
         first = random.SystemRandom().randrange(len(may))
         os.sched_setaffinity(0, (may + may)[first:first + min(most, len(may))])
     except (OSError, ValueError):
         pass
+    return online
 
 
 def move_to(folder):

@@ -282,7 +282,7 @@ def main():
     hello = {"version": "%d.%d.%d" % sys.version_info[:3], "implementation": f"IPython {version}"}
     if modules is not None:
         warm_up(shell)
-        given = wait_for_contexts(modules, hello)
+        given = wait_for_contexts(modules, hello, lambda: warm_up(shell))
         os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
         streams.open()
         channel.open(*given)
