@@ -10,6 +10,7 @@
 #include "cayd/create/create.h"
 
 #include "cayd/core/list.h"
+#include "cayd/observe/audit-log.h"
 #include "cayd/tenant/api-key.h"
 
 #define WAKE_SANDBOX_MAX 64
@@ -152,23 +153,25 @@ static void wake_wait(struct wake *w, enum sandbox_wait until)
 	}
 }
 
-static bool wake_has_valid_actor(const struct wake *w)
+/* One whose actor may still start the sandbox; NULL: there is none. */
+static struct request *wake_find_request(const struct wake *w)
 {
 	const struct wake_request *r = w->first;
 
 	while (r && !actor_is_still_valid(w->cayd, &r->rq->actor))
 		r = r->next;
-	return r;
+	return r ? r->rq : NULL;
 }
 
 static void on_wake_turn(void *arg, struct create_turn *turn)
 {
 	struct wake *w = arg;
+	struct request *rq = wake_find_request(w);
 	struct cay_err err = {};
 
 	w->turn = NULL;
 	w->started = true;
-	if (!wake_has_valid_actor(w)) {
+	if (!rq) {
 		create_turn_leave(turn);
 		(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
 		wake_finish(w, &err);
@@ -178,6 +181,7 @@ static void on_wake_turn(void *arg, struct create_turn *turn)
 		wake_finish(w, &err);
 	else {
 		w->admitted = true;
+		audit_log_record_wake(w->cayd, rq, &w->sandbox->info.id);
 		wake_wait(w, WAIT_STARTED);
 	}
 }

@@ -186,6 +186,20 @@ void audit_log_record_one_of_many(struct cayd *c, struct request *rq)
 	(void)audit_log_append(c, rq, DONE, false, false);
 }
 
+void audit_log_record_wake(struct cayd *c, struct request *rq, const struct id *sandbox)
+{
+	struct audit_record rec;
+	int n;
+
+	audit_log_fill_record(rq, DONE, &rec);
+	audit_set(rec.op, ops[OP_SANDBOX_START].name);
+	id_format(sandbox, rec.target);
+	n = snprintf(rec.detail, sizeof(rec.detail), "by=%s", rq->match.op->name);
+	if (n < 0 || (size_t)n >= sizeof(rec.detail))
+		rec.detail[0] = 0;
+	(void)audit_append(c->audit, &rec, false, NULL, NULL);
+}
+
 bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
 			    void *arg)
 {

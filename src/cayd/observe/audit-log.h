@@ -22,6 +22,8 @@ bool audit_log_reserve_for_request(struct cayd *c, struct request *rq);
 void audit_log_record_early(struct cayd *c, struct request *rq);
 /* For one of several sandboxes of a request, which has a record of its own too. */
 void audit_log_record_one_of_many(struct cayd *c, struct request *rq);
+/* For the start of a stopped sandbox by a request of another operation. */
+void audit_log_record_wake(struct cayd *c, struct request *rq, const struct id *sandbox);
 /* conf->answered of the server. */
 bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
 			    void *arg);

@@ -359,6 +359,15 @@ static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_
 			     "max_output", (json_int_t)query.max, "keep", query.keep);
 }
 
+/* A stopped sandbox has no shells: shell.create starts it, shell.list does not. */
+static int shell_tool_check_list(const struct tool_run *run, struct cay_err *err)
+{
+	if (run->answer.status < 400)
+		return 0;
+	tool_run_read_failure(run, err);
+	return err->code == CAY_E_STATE ? 0 : -EREMOTEIO;
+}
+
 int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
 			 struct cay_err *err)
 {
@@ -368,11 +377,15 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 		if (!run->tool_state)
 			return cay_no_memory(err);
+		run->accepts_failure = true;
 		return tool_run_call(run, OP_SHELL_LIST, err, "{}");
 	}
 	if (run->step == 1) {
+		int r = shell_tool_check_list(run, err);
 		bool found = shell_tool_find(run->answer.json, want->name, own);
 
+		if (r < 0)
+			return r;
 		if (found && !want->restart)
 			return shell_tool_run_command(run, want, err);
 		if (!found)

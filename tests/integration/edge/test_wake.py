@@ -53,6 +53,19 @@ def test_an_exec_and_files_start_it(node):
     me.delete(box)
 
 
+def test_the_audit_log_names_the_key(node):
+    key = node.new_key()
+    me = node.door(key)
+    box = stopped(me)
+    me.exec(box, ["true"])
+    act(me, box, "stop")
+    act(me, box, "start")
+    rows = [r for r in node.call("GET", "/v1/audit?limit=1000")["records"] if r.get("target") == box and r["op"] == "sandbox.start"]
+    assert [(r["outcome"], r.get("detail")) for r in rows] == [("ok", "by=exec.run"), ("ok", None)], rows
+    assert len({r["key"] for r in rows}) == 1  # sandbox.start by the same key says whose it is
+    me.delete(box)
+
+
 def test_many_requests_are_one_start(own):
     """64 wait, and not one more; each that waited is carried out once."""
     own.image_import("slow", tiny([cay.directory("docker-entrypoint.d"),

@@ -23,6 +23,21 @@ def test_a_command_runs(node, box, modern):
     assert (r.get("resultType") == "complete") == modern
 
 
+def test_a_tool_starts_a_stopped_sandbox(node):
+    """A token of the sandbox does not, and the reply says what does."""
+    c, box = node.client(), node.create("workshop")
+    for tool, arguments, want in (("exec", {"command": "echo hi"}, "hi\n"), ("read", {"path": "/etc/stopped"}, "stopped"), ("shell", {"command": "cat /etc/stopped"}, "stopped")):
+        node.exec(box, ["sh", "-c", "echo stopped >/etc/stopped"], user="root")
+        node.call("POST", f"/v1/sandboxes/{box}/stop", timeout_s=120)
+        r = c.call(tool, sandbox=box, **arguments)
+        assert not r["isError"] and want in r["content"][0]["text"], r
+    node.call("POST", f"/v1/sandboxes/{box}/stop", timeout_s=120)
+    token = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"]
+    r = mcp.Client(node.port, token).call("exec", sandbox=box, command="true")
+    assert r["isError"] and r["content"][0]["text"].startswith("wrong_state: "), r
+    node.delete(box)
+
+
 def test_who_says_no_timeout_has_that_of_the_settings():
     with mcp.Workshop(BUILD, {"CAY_MCP_TIMEOUT": "1s"}) as node:
         native, other, deep = (node.client(query=f"?profile={p}") for p in ("native", "anthropic", "deep-agent"))
