@@ -28,6 +28,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "lib"))
 import cay as lib
 import mcp
+import routes
 
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve()
 FULL = bool(os.environ.get("CAY_FULL"))
@@ -65,7 +66,19 @@ FLOODS = [
     Flood("templates", "/v1/templates?limit=1000"),
     Flood("uploads", "/v1/uploads?group=fat"),
     Flood("absent", "/v1/sandboxes/sb" + "0" * 24),
-    Flood("execs", "/v1/sandboxes/{sandbox}/execs"),
+    Flood("image", "/v1/images/tiny"),
+    Flood("template", "/v1/templates/absent"),
+    Flood("tenant", "/v1/tenant"),
+    Flood("usage of the tenant", "/v1/usage"),
+    Flood("asks", "/v1/asks?limit=1000"),
+    Flood("ask", "/v1/asks/ak" + "0" * 24),
+    Flood("presets", "/v1/presets"),
+    Flood("credentials", "/v1/credentials"),
+    Flood("egress", "/v1/sandboxes/{sandbox}/egress"),
+    Flood("flows", "/v1/sandboxes/{sandbox}/egress/flows"),
+    Flood("decisions", "/v1/sandboxes/{sandbox}/egress/log"),
+    Flood("exports", "/v1/sandboxes/{sandbox}/exports"),
+    Flood("execs", "/v1/sandboxes/{sandbox}/execs"),  # of those that PID 1 answers; each costs its own sandbox
 ]
 UNREAD = [
     Flood("events", "/v1/events?limit=1000"),
@@ -232,12 +245,28 @@ def test_TEN_01_reads_of_one_tenant_do_not_delay_another(node, flood, form):
         quiet = blue_works(node)
         with flooding(node, flood, form, counts):
             beside = blue_works(node)
+            most = max(node.rss(name) for name in flood.daemons)
         print(f"TEN-01|{flood.name}|{form}|create {1000 * quiet[0]:.1f} -> {1000 * beside[0]:.1f} ms, "
-              f"exec {1000 * quiet[1]:.1f} -> {1000 * beside[1]:.1f} ms, red {counts}")
+              f"exec {1000 * quiet[1]:.1f} -> {1000 * beside[1]:.1f} ms, {most // MIB} MiB, red {counts}")
+        assert most < RSS_MAX, most
         assert sum(n for status, n in counts.items() if status != "lost") > 20, counts  # it was a flood
         if beside[0] <= CREATE_RATIO * max(quiet[0], LEAST_S) and beside[1] <= EXEC_RATIO * max(quiet[1], LEAST_S):
             return
         assert left, (quiet, beside, counts)
+
+
+def test_every_read_of_control_is_a_row(node):
+    """Those that PID 1 of a sandbox answers are below it; of them there is one."""
+    here = ("", "/usage", "/egress", "/egress/flows", "/egress/log", "/exports")  # answered by control
+    reads = [r.target().partition("?")[0] for r in routes.routes(node) if r.method == "GET" and r.scope == "read"]
+    below = re.compile("/v1/sandboxes/sb0{23}1(.*)")
+    wanted = [r for r in reads if not below.fullmatch(r) or below.fullmatch(r)[1] in here]
+    rows = [f.target.format(sandbox="sb" + "0" * 23 + "1").partition("?")[0] for f in FLOODS]
+
+    def shape(path):
+        return re.sub("/(images|templates|asks)/[^/]+", r"/\1/ID", path)
+
+    assert {shape(r) for r in wanted} <= {shape(r) for r in rows}, sorted({shape(r) for r in wanted} - {shape(r) for r in rows})
 
 
 def answer(head):
