@@ -125,6 +125,7 @@ static const struct cayd_hooks cayd_hooks = {
 	.pull_progressed = event_send_image_progress,
 	.reply_waits_for_journal = audit_log_record_early,
 	.one_of_many_created = audit_log_record_one_of_many,
+	.sandbox_woken = audit_log_record_wake,
 	.key_changed = edge_push_key,
 	.access_revoked = events_drop_unauthorized,
 	.token_keys_changed = edge_push_token_keys,

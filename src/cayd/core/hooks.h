@@ -36,6 +36,8 @@ struct cayd_hooks {
 	void (*reply_waits_for_journal)(struct cayd *c, struct request *rq);
 	/* rq->target is one of the sandboxes that rq has created: the audit log gets a record. */
 	void (*one_of_many_created)(struct cayd *c, struct request *rq);
+	/* A request of another operation starts this stopped sandbox: a record of that. */
+	void (*sandbox_woken)(struct cayd *c, struct request *rq, const struct id *sandbox);
 	/* A key was added, changed, revoked or removed; called before the reply. */
 	void (*key_changed)(struct cayd *c, const struct id *key);
 	/* Streams that are open may belong to a key or a tenant that is no longer valid. */

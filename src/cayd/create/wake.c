@@ -10,7 +10,6 @@
 #include "cayd/create/create.h"
 
 #include "cayd/core/list.h"
-#include "cayd/observe/audit-log.h"
 #include "cayd/tenant/api-key.h"
 
 #define WAKE_SANDBOX_MAX 64
@@ -181,7 +180,7 @@ static void on_wake_turn(void *arg, struct create_turn *turn)
 		wake_finish(w, &err);
 	else {
 		w->admitted = true;
-		audit_log_record_wake(w->cayd, rq, &w->sandbox->info.id);
+		w->cayd->hooks->sandbox_woken(w->cayd, rq, &w->sandbox->info.id);
 		wake_wait(w, WAIT_STARTED);
 	}
 }

@@ -15,7 +15,6 @@ import ssl
 import struct
 import subprocess
 import threading
-import time
 import urllib.parse
 
 import cay
@@ -450,7 +449,7 @@ def put(c, name="example", value=SECRET, hosts=(NAME,), **more):
         except ApiError as e:
             if e.code != "rate_limited":
                 raise
-            time.sleep(0.2)
+            cay.let_pass(0.2)
 
 
 def with_credential(node, host, name="example", tenant=DEFAULT, request=None, flow=NAME):

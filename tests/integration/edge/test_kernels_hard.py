@@ -329,7 +329,7 @@ def test_delete_while_it_runs(own_node, machine):
         except cay.ApiError as e:
             said.append(e.code)
 
-    asking = [threading.Thread(target=run, args=(code,)) for code in ("import time\ntime.sleep(600)", "1", "2", "3")]
+    asking = [threading.Thread(target=run, args=(code,)) for code in ("import select\nselect.select([], [], [], 600)", "1", "2", "3")]
     asking[0].start()
     cay.wait_for("its run", lambda: k.info()["state"] == "busy", 30)
     for thread in asking[1:]:
@@ -348,9 +348,11 @@ def test_delete_while_it_runs(own_node, machine):
 def test_a_client_that_leaves(kernel, ends):
     """It ends its run if it has asked for that; else the run goes on."""
     headers = {"Accept": FRAMES, **({"Prefer": "end-with-caller"} if ends else {})}
-    code = "import time\nprint('go', flush=True)\nfor _ in range(40): time.sleep(0.1)\nprint('done')"
+    code = "import select\nprint('go', flush=True)\nfor _ in range(40): select.select([], [], [], 0.1)\nprint('done')"
     with contextlib.closing(kernel.me.open("POST", kernel.at + "/runs", {"code": code}, headers, timeout_s=60)) as r:
-        r.read(1)
+        said = b""
+        while b"go" not in said:
+            said += r.read(1)
         r.close()
     cay.wait_for("its end", lambda: kernel.info()["state"] == "idle", 60)
     run = kernel.number(1)
