@@ -12,6 +12,8 @@
 /* Two records of each connection would be two fdatasync, which take as long as all the rest. */
 #define NAME_SHOWN_MAX 80
 #define GATHER_NS (5 * NS_PER_MS)
+#define SEGMENTS_AIM 256 /* files are removed whole: so many tenants keep about a file each */
+#define SEGMENT_BYTES_MIN KIB(64)
 
 struct decision_log {
 	struct audit *audit;
@@ -105,13 +107,18 @@ void decision_log_add_skipped(struct egress_sandbox *sb)
 int decision_log_open(struct egress *e, struct cay_err *err)
 {
 	static struct decision_log log = { .dir = -EBADF };
-	struct audit_conf conf = { .segment_bytes = e->settings.audit_size,
+	uint64_t total = e->settings.audit_size * e->settings.audit_keep;
+	uint64_t aim = total / SEGMENTS_AIM, most = e->settings.audit_size;
+	struct audit_conf conf = { .segment_bytes = aim > most ? most : aim,
 				   .keep = e->settings.audit_keep,
+				   .total_bytes = total,
 				   .clk = e->clk,
 				   .gather_ns = GATHER_NS,
 				   .confine = confine_log_writer };
 	auto_close int state = open(e->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	if (conf.segment_bytes < SEGMENT_BYTES_MIN)
+		conf.segment_bytes = SEGMENT_BYTES_MIN;
 	log.dir = state < 0 ? -errno : path_open(state, EGRESS_DIR, O_RDONLY | O_DIRECTORY, 0);
 	if (log.dir < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -log.dir,

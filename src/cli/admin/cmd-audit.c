@@ -146,6 +146,13 @@ static int cmd_audit_verify_run(struct cli *c, const struct opt_words *w, struct
 	r = audit_verify(fd, a->anchor ? &anchor : NULL, &report, err);
 	if (r < 0)
 		return r;
+	/* such as that of cay-egress, which has a directory for each tenant */
+	if (w->n_operands && !a->anchor && !report.at.count && !report.torn &&
+	    report.verdict == AUDIT_INTACT)
+		return cay_fail(err, CAY_E_NOT_FOUND,
+				"%s has no records: name a directory with "
+				"files such as 00000001.log",
+				w->operands[0]);
 	r = c->global.json ? cmd_audit_verify_print_json(&report, err)
 			   : cmd_audit_verify_print_text(&report, err);
 	if (r < 0 || report.verdict == AUDIT_INTACT)

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
  * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.  The
- * chain, the file and its size belong to the writer. */
+ * chains and their files belong to the writer. */
 #include <assert.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include "audit/audit-internal.h"
-#include "base/failpoint.h"
-#include "base/path.h"
 
 #define BATCH_MAX 256
+#define TENANT_SLOTS 1024 /* tenants with the same hash share what one may have */
 #define RETRY_NS (NS_PER_S / 4)
 
 struct audit_entry {
@@ -22,6 +20,7 @@ struct audit_entry {
 	void *arg;
 	enum cay_code code;
 	int sys;
+	unsigned slot; /* of its tenant */
 };
 
 struct audit_entries {
@@ -32,17 +31,15 @@ struct audit {
 	int dirfd;
 	struct audit_conf conf;
 	/* the writer's */
-	int fd;
-	uint32_t number;
-	uint64_t size;
-	bool dirty; /* the file is longer than that */
-	struct audit_anchor chain;
+	struct audit_chain chain;    /* if there is one for all */
+	struct audit_shares *shares; /* else */
 	uv_thread_t writer;
 	uv_sem_t started; /* the writer is confined, or not: */
 	int start_failure;
 	/* the loop's */
 	uv_async_t async;
 	size_t pending, reserved;
+	uint16_t pending_of[TENANT_SLOTS];
 	uint64_t missed, missed_reported;
 	struct audit_entries notifying; /* entries whose fn is due */
 	bool closing;
@@ -89,142 +86,98 @@ static void audit_entries_move(struct audit_entries *to, struct audit_entries *f
 	audit_entries_init(from);
 }
 
+static void audit_record_set_torn(struct audit_record *note, uint64_t torn)
+{
+	int n = snprintf(note->detail, sizeof(note->detail),
+			 "%llu bytes of a record that was never acknowledged",
+			 (unsigned long long)torn);
+
+	assert(n > 0 && (size_t)n < sizeof(note->detail));
+}
+
 /* The writer. */
 
-static int audit_chain_append(struct audit_record *rec, struct audit_anchor *chain, struct buf *out)
+static int audit_writer_begin_segment(struct audit *a, struct audit_chain *c)
 {
-	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
-	int r;
+	int r = audit_chain_begin_segment(c, c->number + 1);
 
-	rec->seq = chain->count + 1;
-	memcpy(rec->prev, chain->head, sizeof(rec->prev));
-	r = audit_record_format(rec, &line);
-	if (r >= 0)
-		r = buf_putc(&line, '\n');
-	if (r >= 0)
-		r = audit_line_hash(line.data, line.len, chain->head);
-	if (r >= 0)
-		r = buf_append(out, line.data, line.len);
-	chain->count++;
-	return r;
+	if (r >= 0 && !a->shares)
+		(void)audit_chain_drop_old(c, a->conf.keep, clk_wall_ns(a->conf.clk));
+	return r < 0 ? r : audit_chain_trim_torn(c);
 }
 
-/* Remove the remains of a failed attempt after the last record before writing anything else. */
-static int audit_segment_trim_torn(struct audit *a)
+/* Whether it goes to the same chain. */
+static bool audit_entry_is_beside(const struct audit *a, const struct audit_entry *e,
+				  const struct audit_entry *first)
 {
-	if (a->dirty && ftruncate(a->fd, (off_t)a->size) < 0)
-		return -errno;
-	a->dirty = false;
-	return 0;
-}
-
-/* All of it is durable, or none of it is in the file. */
-static int audit_segment_commit(struct audit *a, const struct buf *lines,
-				const struct audit_anchor *chain)
-{
-	int r = fd_write_all(a->fd, lines->data, lines->len);
-
-	if (r >= 0)
-		r = failpoint_hit(FAULT_AUDIT_WRITTEN);
-	if (r >= 0 && fdatasync(a->fd) < 0)
-		r = -errno;
-	if (r >= 0)
-		r = failpoint_hit(FAULT_AUDIT_SYNCED);
-	if (r < 0) {
-		a->dirty = true;
-		(void)audit_segment_trim_torn(a);
-		return r;
-	}
-	a->size += lines->len;
-	a->chain = *chain;
-	return 0;
-}
-
-/* The file of a number, which is empty or was. */
-static int audit_segment_begin(struct audit *a, uint32_t number)
-{
-	char name[SEGMENT_NAME_LEN + 1];
-	int fd;
-
-	if (number > SEGMENT_LAST)
-		return -EOVERFLOW;
-	audit_segment_format_name(number, name);
-	fd = path_open(a->dirfd, name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return fd;
-	if (fsync(a->dirfd) < 0) {
-		int r = -errno;
-
-		(void)close(fd);
-		return r;
-	}
-	cay_closep(&a->fd);
-	a->fd = fd;
-	a->number = number;
-	a->size = 0;
-	return 0;
-}
-
-/* Remove files beyond those to keep, after a record of their last one.  A failure is retried
- * when the next file is begun. */
-static int audit_segments_drop_old(struct audit *a)
-{
-	struct audit_record note = { .wall_ns = clk_wall_ns(a->conf.clk),
-				     .op = AUDIT_DROPPED,
-				     .outcome = "ok" };
-	struct audit_anchor chain = a->chain;
-	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
-	char name[SEGMENT_NAME_LEN + 1];
-	struct audit_record first;
-	auto_audit_segments all = {};
-	size_t gone;
-	int r = audit_segments_list(a->dirfd, &all);
-
-	if (r < 0 || all.n <= a->conf.keep)
-		return r;
-	gone = all.n - a->conf.keep;
-	r = audit_segment_read_first(a->dirfd, all.v[gone], &first);
-	if (r <= 0)
-		return r;
-	note.dropped.count = first.seq - 1;
-	memcpy(note.dropped.head, first.prev, sizeof(note.dropped.head));
-	r = audit_chain_append(&note, &chain, &line);
-	if (r >= 0)
-		r = audit_segment_commit(a, &line, &chain);
-	for (size_t i = 0; r >= 0 && i < gone; i++) {
-		audit_segment_format_name(all.v[i], name);
-		if (unlinkat(a->dirfd, name, 0) < 0)
-			r = -errno;
-	}
-	return r >= 0 && fsync(a->dirfd) < 0 ? -errno : r;
+	return !a->shares || str_eq(e->rec.tenant, first->rec.tenant);
 }
 
 /* Take from the queue what fits into the file; the rest goes into the next one. */
+static int audit_writer_write_to(struct audit *a, struct audit_chain *c,
+				 struct audit_entries *batch, struct audit_entries *ret_done)
+{
+	auto_buf lines = BUF_INIT(BATCH_MAX * AUDIT_LINE_MAX);
+	struct audit_entries mine, others;
+	struct audit_anchor end;
+	struct audit_entry *e, *first = batch->first;
+	size_t n = 0;
+	int r = audit_chain_trim_torn(c);
+
+	audit_entries_init(&mine);
+	audit_entries_init(&others);
+	if (r >= 0 && c->size && c->size + AUDIT_LINE_MAX > a->conf.segment_bytes)
+		r = audit_writer_begin_segment(a, c);
+	end = c->end;
+	for (e = first; r >= 0 && e; e = e->next) {
+		if (!audit_entry_is_beside(a, e, first))
+			continue;
+		if (n == BATCH_MAX ||
+		    (n && c->size + lines.len + AUDIT_LINE_MAX > a->conf.segment_bytes))
+			break;
+		r = audit_chain_format(&e->rec, &end, &lines);
+		n++;
+	}
+	if (r >= 0)
+		r = audit_chain_commit(c, &lines, &end);
+	while (r >= 0 && (e = audit_entries_pop(batch))) {
+		bool done = n && audit_entry_is_beside(a, e, first);
+
+		n -= done;
+		audit_entries_append(done ? &mine : &others, e);
+	}
+	if (r >= 0)
+		audit_entries_move(batch, &others);
+	audit_entries_move(ret_done, &mine);
+	return r;
+}
+
+static void audit_writer_record_torn(struct audit_chain *c, uint64_t torn, uint64_t wall_ns)
+{
+	struct audit_record note = { .wall_ns = wall_ns, .op = AUDIT_CUT, .outcome = "ok" };
+	struct audit_anchor end = c->end;
+	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
+
+	audit_record_set_torn(&note, torn);
+	if (torn && audit_chain_format(&note, &end, &line) >= 0)
+		(void)audit_chain_commit(c, &line, &end);
+}
+
 static int audit_writer_write_batch(struct audit *a, struct audit_entries *batch,
 				    struct audit_entries *ret_done)
 {
-	auto_buf lines = BUF_INIT(BATCH_MAX * AUDIT_LINE_MAX);
-	struct audit_anchor chain = a->chain;
-	struct audit_entry *e;
-	size_t n = 0;
-	int r = audit_segment_trim_torn(a);
+	struct audit_chain *c = &a->chain;
+	uint64_t torn = 0;
+	int r;
 
-	if (r >= 0 && a->size && a->size + AUDIT_LINE_MAX > a->conf.segment_bytes) {
-		r = audit_segment_begin(a, a->number + 1);
-		if (r >= 0)
-			(void)audit_segments_drop_old(a);
-		chain = a->chain;
-		r = r < 0 ? r : audit_segment_trim_torn(a);
-	}
-	for (e = batch->first; r >= 0 && e; e = e->next, n++) {
-		if (n && a->size + lines.len + AUDIT_LINE_MAX > a->conf.segment_bytes)
-			break;
-		r = audit_chain_append(&e->rec, &chain, &lines);
-	}
-	if (r >= 0)
-		r = audit_segment_commit(a, &lines, &chain);
-	while (r >= 0 && n--)
-		audit_entries_append(ret_done, audit_entries_pop(batch));
+	if (!a->shares)
+		return audit_writer_write_to(a, c, batch, ret_done);
+	r = audit_shares_enter(a->shares, batch->first->rec.tenant, &c, &torn);
+	if (r < 0)
+		return r;
+	audit_writer_record_torn(c, torn, clk_wall_ns(a->conf.clk));
+	r = audit_writer_write_to(a, c, batch, ret_done);
+	audit_shares_leave(a->shares);
 	return r;
 }
 
@@ -255,7 +208,7 @@ static bool audit_writer_next_batch(struct audit *a, struct audit_entries *batch
 	if (!batch->first && a->conf.gather_ns && !a->urgent && !a->stopping)
 		(void)uv_cond_timedwait(&a->wake, &a->lock, a->conf.gather_ns);
 	if (!batch->first) /* else the records that failed or did not fit come first */
-		for (size_t n = 0; n < BATCH_MAX && a->queue.first; n++)
+		for (size_t n = 0; (n < BATCH_MAX || a->shares) && a->queue.first; n++)
 			audit_entries_append(batch, audit_entries_pop(&a->queue));
 	a->urgent &= a->queue.first != NULL;
 	go_on = batch->first;
@@ -285,7 +238,7 @@ static void audit_writer_main(void *arg)
 			audit_writer_report_failure(a, &a->queue,
 						    r); /* it would be queued after those */
 		}
-		a->durable = a->chain;
+		a->durable = a->chain.end;
 		audit_entries_move(&a->completed, &done);
 		a->failed += r < 0;
 		if (r < 0 && !a->stopping)
@@ -299,6 +252,17 @@ static void audit_writer_main(void *arg)
 }
 
 /* The loop. */
+
+static unsigned audit_tenant_slot(const char *tenant)
+{
+	return hash_bytes(0, tenant, strlen(tenant)) % TENANT_SLOTS;
+}
+
+static void audit_entry_uncount(struct audit *a, const struct audit_entry *e)
+{
+	a->pending--;
+	a->pending_of[e->slot]--;
+}
 
 /* An entry that only reports a failure has no record, because its record is still queued. */
 static void audit_notify_waiters(struct audit *a)
@@ -314,7 +278,7 @@ static void audit_notify_waiters(struct audit *a)
 		if (e->code)
 			(void)cay_fail_sys(&outcome, e->code, e->sys, "write the audit log");
 		else
-			a->pending--;
+			audit_entry_uncount(a, e);
 		if (e->fn)
 			e->fn(e->arg, &outcome);
 		free(e);
@@ -360,7 +324,9 @@ static bool audit_queue_append(struct audit *a, const struct audit_record *rec, 
 	e->rec.wall_ns -= e->rec.wall_ns % NS_PER_MS;
 	e->fn = fn;
 	e->arg = arg;
+	e->slot = audit_tenant_slot(rec->tenant);
 	a->pending++;
+	a->pending_of[e->slot]++;
 	uv_ref((uv_handle_t *)&a->async);
 	uv_mutex_lock(&a->lock);
 	a->urgent |= fn || a->pending >= BATCH_MAX;
@@ -386,12 +352,19 @@ static void audit_record_missed(struct audit *a)
 		a->missed_reported = a->missed;
 }
 
+/* Where each tenant has a chain, none may fill the queue of all. */
+static bool audit_tenant_is_full(const struct audit *a, const char *tenant)
+{
+	return a->shares && a->pending_of[audit_tenant_slot(tenant)] >= AUDIT_PENDING_OF_TENANT_MAX;
+}
+
 bool audit_append(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
 		  void *arg)
 {
 	if (reserved)
 		audit_slot_release(a);
-	if (a->closing || (!reserved && a->pending + a->reserved >= AUDIT_PENDING_MAX)) {
+	if (a->closing || (!reserved && a->pending + a->reserved >= AUDIT_PENDING_MAX) ||
+	    audit_tenant_is_full(a, rec->tenant)) {
 		a->missed++;
 		return false;
 	}
@@ -424,70 +397,12 @@ struct audit_stats audit_get_stats(struct audit *a)
 
 /* Open and close. */
 
-/* The last record of a file and its end; *ret_torn bytes follow it. */
-static int audit_segment_read_last(struct audit *a, uint32_t number, uint64_t *ret_torn)
-{
-	int fd = audit_segment_open(a->dirfd, number), r;
-	auto_buf last = BUF_INIT(AUDIT_LINE_MAX);
-	auto_lines l = audit_line_reader_open(fd);
-	struct audit_record rec;
-	struct slice text;
-	struct stat st;
-
-	if (fd < 0)
-		return fd;
-	while ((r = audit_line_reader_next(&l, &text)) > 0) {
-		buf_clear(&last);
-		if (buf_append(&last, text.p, text.n) < 0)
-			return -ENOMEM;
-	}
-	if (r < 0)
-		return r == -EMSGSIZE ? -EINVAL : r;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	a->size = l.size;
-	*ret_torn = (uint64_t)st.st_size - l.size;
-	if (!last.len)
-		return 0;
-	if (audit_record_parse(last.data, last.len - 1, &rec) < 0)
-		return -EINVAL;
-	a->chain.count = rec.seq;
-	r = audit_line_hash(last.data, last.len, a->chain.head);
-	return r < 0 ? r : 1;
-}
-
-static int audit_chain_find_end(struct audit *a, uint64_t *ret_torn)
-{
-	auto_audit_segments all = {};
-	uint64_t ignored, size;
-	uint32_t last;
-	int r = audit_segments_list(a->dirfd, &all);
-
-	if (r < 0 || !all.n)
-		return r < 0 ? r : audit_segment_begin(a, 1);
-	last = all.v[all.n - 1];
-	r = audit_segment_read_last(a, last, ret_torn);
-	size = a->size;
-	/* a crash between a new file and its first record */
-	if (r == 0 && last > 1)
-		r = all.n > 1 && audit_segment_read_last(a, all.v[all.n - 2], &ignored) > 0
-			    ? 1
-			    : -EINVAL;
-	if (r >= 0)
-		r = audit_segment_begin(a, last);
-	a->size = size;
-	if (r >= 0 && *ret_torn && (ftruncate(a->fd, (off_t)size) < 0 || fsync(a->fd) < 0))
-		r = -errno;
-	return r;
-}
-
-static void audit_record_torn(struct audit *a, uint64_t torn)
+static void audit_append_torn(struct audit *a, uint64_t torn)
 {
 	struct audit_record note = { .op = AUDIT_CUT, .outcome = "ok" };
 
-	if (torn && snprintf(note.detail, sizeof(note.detail),
-			     "%llu bytes of a record that was never acknowledged",
-			     (unsigned long long)torn) > 0)
+	audit_record_set_torn(&note, torn);
+	if (torn)
 		(void)audit_append(a, &note, false, NULL, NULL);
 }
 
@@ -519,9 +434,9 @@ static struct audit *audit_new(int dirfd, const struct audit_conf *conf)
 
 	if (!a)
 		return NULL;
-	*a = (struct audit){
-		.dirfd = dirfd, .conf = *conf, .fd = -EBADF, .chain = { 0, AUDIT_NONE }
-	};
+	*a = (struct audit){ .dirfd = dirfd,
+			     .conf = *conf,
+			     .chain = { .dirfd = dirfd, .fd = -EBADF, .end = { 0, AUDIT_NONE } } };
 	audit_entries_init(&a->queue);
 	audit_entries_init(&a->completed);
 	audit_entries_init(&a->notifying);
@@ -536,7 +451,8 @@ static struct audit *audit_new(int dirfd, const struct audit_conf *conf)
 
 static void audit_fini(struct audit *a)
 {
-	cay_closep(&a->fd);
+	audit_chain_fini(&a->chain);
+	audit_shares_free(a->shares);
 	uv_cond_destroy(&a->wake);
 	uv_mutex_destroy(&a->lock);
 }
@@ -556,10 +472,10 @@ int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop, struct
 	assert(conf->segment_bytes >= AUDIT_SEGMENT_MIN && conf->keep >= 2);
 	if (!a)
 		return cay_no_memory(err);
-	r = audit_chain_find_end(a, &torn);
-	a->durable = a->chain;
-	if (r >= 0)
-		(void)audit_segments_drop_old(a);
+	r = conf->total_bytes ? audit_shares_open(dirfd, &a->conf, &a->shares)
+			      : audit_chain_find_end(&a->chain, &torn);
+	if (r >= 0 && !a->shares)
+		(void)audit_chain_drop_old(&a->chain, conf->keep, clk_wall_ns(conf->clk));
 	if (r >= 0)
 		r = uv_async_init(loop, &a->async, on_audit_async);
 	if (r < 0) {
@@ -572,14 +488,14 @@ int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop, struct
 	}
 	a->async.data = a;
 	uv_unref((uv_handle_t *)&a->async);
-	a->durable = a->chain;
+	a->durable = a->chain.end;
 	r = audit_writer_start(a);
 	if (r < 0) {
 		audit_fini(a);
 		uv_close((uv_handle_t *)&a->async, on_audit_closed);
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "start the audit log's writer");
 	}
-	audit_record_torn(a, torn);
+	audit_append_torn(a, torn);
 	*ret = a;
 	return 0;
 }

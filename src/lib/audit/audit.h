@@ -29,9 +29,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define AUDIT_LINE_MAX KIB(4)    /* with its newline */
-#define AUDIT_PENDING_MAX 4096   /* records that wait for the disk, and reservations */
-#define AUDIT_SEGMENT_MIN KIB(4) /* a line always fits */
+#define AUDIT_LINE_MAX KIB(4)  /* with its newline */
+#define AUDIT_PENDING_MAX 4096 /* records that wait for the disk, and reservations */
+#define AUDIT_PENDING_OF_TENANT_MAX (AUDIT_PENDING_MAX / 4) /* where each has a chain */
+#define AUDIT_SEGMENT_MIN KIB(4)                            /* a line always fits */
 #define AUDIT_HEX_LEN 64
 
 #define AUDIT_CUT "audit.cut"
@@ -78,6 +79,9 @@ struct audit_conf {
 	const struct clk *clk;
 	uint64_t gather_ns; /* so long a record without fn may wait for others; 0: it does not */
 	int (*confine)(int dirfd); /* the writer's thread, before it writes; may be NULL */
+	/* 0: one chain.  Else each tenant has one, in a directory of its name; beyond so many bytes
+	 * the tenant that has most loses its oldest file. */
+	uint64_t total_bytes;
 };
 
 /* Once: CAY_OK when it is durable, else why not yet; it is tried again. */
@@ -95,7 +99,7 @@ void audit_slot_release(struct audit *a);
  * was only counted, fn will not be called.  fn may be NULL. */
 bool audit_append(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
 		  void *arg);
-/* The durable head. */
+/* The durable head, where there is one chain. */
 struct audit_anchor audit_get_durable_head(struct audit *a);
 
 struct audit_stats {

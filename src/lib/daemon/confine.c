@@ -40,7 +40,7 @@ static const int confine_dialling_syscalls[] = { SCMP_SYS(bind), SCMP_SYS(pipe2)
 static const int confine_log_syscalls[] = { SCMP_SYS(openat2),   SCMP_SYS(unlinkat),
 					    SCMP_SYS(fsync),     SCMP_SYS(fdatasync),
 					    SCMP_SYS(ftruncate), SCMP_SYS(getdents64),
-					    SCMP_SYS(lseek) };
+					    SCMP_SYS(lseek),     SCMP_SYS(mkdirat) };
 
 static const int confine_families[] = { AF_UNIX, AF_INET, AF_INET6 };
 
@@ -156,7 +156,7 @@ static int confine_to_directory(int dirfd)
 {
 	const uint64_t in_it = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
 			       LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_FILE |
-			       LANDLOCK_ACCESS_FS_MAKE_REG;
+			       LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR;
 	struct landlock_ruleset_attr rules = { .handled_access_fs =
 						       (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 };
 	struct landlock_path_beneath_attr here = { .allowed_access = in_it, .parent_fd = dirfd };

@@ -95,9 +95,14 @@ def left(net):
     return {(to, port) for protocol, to, port, _ in frames if protocol != 1 and (to, port) != (lab.DNS, 53)}
 
 
-def decisions(node):
+def decision_files(node, tenant="*"):
+    return sorted((node.state / "egress").glob(f"{tenant}/*.log"))
+
+
+def decisions(node, tenant="*"):
+    """Of a tenant in their order; of all, one tenant after the other."""
     lines = []
-    for path in sorted((node.state / "egress").glob("*.log")):
+    for path in decision_files(node, tenant):
         lines += [json.loads(line) for line in path.read_text().splitlines()]
     return lines
 

@@ -16,7 +16,8 @@ import lab
 import pytest
 from cay import ApiError, Cay, file, wait_for
 from conftest import BUILD, tiny
-from test_egress import API, BEAT, DB, HOSTS, ZONE, allow, decisions, dial
+from test_egress import API, BEAT, DB, HOSTS, ZONE, allow, decision_files, decisions, dial
+from test_tenants import asks
 
 FULL = os.environ.get("CAY_FULL")
 DAY = 86400
@@ -36,8 +37,11 @@ def net():
         yield internet
 
 
-def verify(c):
-    done = subprocess.run([c.programs["cay"], "audit", "verify", "--json", str(c.state / "egress")], capture_output=True, text=True, check=False)
+def verify(c, tenant=None):
+    """Of the only tenant, unless it is named."""
+    of = [c.state / "egress" / tenant] if tenant else list({path.parent for path in decision_files(c)})
+    assert len(of) == 1
+    done = subprocess.run([c.programs["cay"], "audit", "verify", "--json", str(of[0])], capture_output=True, text=True, check=False)
     return json.loads(done.stdout)
 
 
@@ -73,7 +77,7 @@ def test_no_decision_is_lost_without_control_by_the_wall_clock(net):
         net.set_name("kept.gate.example.com", [DB])
 
         def count(op):
-            return sum(path.read_bytes().count(b'"op":"%s"' % op.encode()) for path in (c.state / "egress").glob("*.log"))
+            return sum(path.read_bytes().count(b'"op":"%s"' % op.encode()) for path in decision_files(c))
 
         def a_day_later():
             with open(wall, "r+b", buffering=0) as f:
@@ -101,7 +105,7 @@ def test_no_decision_is_lost_without_control_by_the_wall_clock(net):
         of, rows = said(), decisions(c)
         assert (of["connect"], of["closed"], of["cut"] + of["name"]) == (BOXES * allowed, BOXES * allowed, BOXES * (denied + names)), of
         assert net.traffic()[0] - begun == BOXES * allowed
-        report, files = verify(c), list((c.state / "egress").glob("*.log"))
+        report, files = verify(c), decision_files(c)
         assert report["ok"] and report["count"] == len(rows), report
         assert len(files) >= 3
         days = [d["time"][:10] for d in rows]
@@ -122,7 +126,35 @@ def test_every_thread_of_cay_egress_is_confined(net):
         one = c.create("tiny", egress=allow("kept.example.com", ports=[5432]))
         assert c.exec(one, ["dial", "connect", "kept.example.com", "5432", "400", "90"], timeout_s=120).text == "400\n"
         wait_for("the first file to be removed", lambda: decisions(c)[0]["seq"] > 1 and decisions(c)[-1]["seq"] >= 800, 30)
-        assert verify(c)["ok"] and len(list((c.state / "egress").glob("*.log"))) == 2
+        assert verify(c)["ok"] and sum(path.stat().st_size for path in decision_files(c)) <= 2 * 65536
+
+
+def test_a_flood_of_one_tenant_leaves_the_records_of_another(net):
+    """Two tenants share 256 KiB; one of them writes far more than that, in both kinds of records."""
+    with Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS, "CAY_AUDIT_SIZE": "64Ki", "CAY_AUDIT_KEEP": "4"}) as c:
+        c.image_import("tiny", image())
+        wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
+        names = [c.call("POST", "/v1/tenants", {"name": name})["id"] for name in ("quiet", "loud")]
+        quiet, loud = (asks(c, "write", name) for name in names)
+        policy = allow("kept.example.com", ports=[5432])
+        victim = quiet.create("tiny", egress=policy)
+        dial(quiet, victim, "kept.example.com", 5432)
+        dial(quiet, victim, "evil.test", 5432)
+        wait_for("its records", lambda: {d["op"] for d in decisions(c, names[0])} == {"connect", "closed", "name"}, 30)
+        mine = decisions(c, names[0])
+        floods = [loud.create("tiny", egress=policy) for _ in range(3)]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            said = list(pool.map(lambda one: loud.exec(one, ["dial", "connect", "kept.example.com", "5432", "500", "90"], timeout_s=120).text, floods))
+        assert said == ["500\n"] * 3
+        wait_for("all of its records", lambda: decisions(c, names[1])[-1]["seq"] >= 3000, 30)
+        assert decisions(c, names[1])[0]["seq"] > 1000, "what it wrote first is gone"
+        assert decisions(c, names[0])[:len(mine)] == mine
+        assert verify(c, names[0])["ok"] and verify(c, names[0])["dropped"] == 0
+        assert verify(c, names[1])["ok"] and verify(c, names[1])["dropped"] > 1000
+        size = sum(path.stat().st_size for path in decision_files(c))
+        assert size <= 4 * 65536, size
+        assert {d["tenant"] for d in decisions(c, names[0])} == {names[0]}
+        print(f"{decisions(c, names[1])[-1]['seq']} records of one tenant, {size} bytes left; {len(mine)} of the other are all there")
 
 
 # -- over the API
