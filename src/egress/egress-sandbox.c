@@ -199,7 +199,7 @@ void egress_sandbox_remove_all_but(struct egress *e, uint64_t round)
 			next = sb->next;
 			if (sb->round == round)
 				continue;
-			name_file_forget(e, &sb->id);
+			name_file_forget(e, &sb->id, &sb->names);
 			egress_sandbox_remove(sb);
 		}
 }

@@ -185,9 +185,10 @@ void egress_init_names(const struct egress *e, const struct id *id, struct name_
 
 /* name-file.c */
 [[nodiscard]] int name_file_open(struct egress *e, struct cay_err *err);
-/* The sandbox has a new name; it has ended. */
+/* The sandbox has a new name. */
 void name_file_add(const struct egress_sandbox *sb, const struct host_name *name);
-void name_file_forget(struct egress *e, const struct id *id);
+/* It has ended, and had these names; NULL: they are not known. */
+void name_file_forget(struct egress *e, const struct id *id, const struct name_table *names);
 /* The names that the sandbox had before a restart; false: none. */
 bool name_file_take(struct egress *e, const struct id *id, struct name_table *ret);
 /* cayd has sent all sandboxes: those that have names and did not come have ended. */

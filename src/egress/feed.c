@@ -235,7 +235,7 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 		webhook_add(e, egress_message_body(feed->in, n));
 	} else if (m.kind == EGRESS_MSG_GONE) {
 		sb = egress_sandbox_find(e, &m.sandbox);
-		name_file_forget(e, &m.sandbox);
+		name_file_forget(e, &m.sandbox, sb ? &sb->names : NULL);
 		if (sb) {
 			egress_sandbox_counts_send(sb);
 			egress_sandbox_remove(sb);

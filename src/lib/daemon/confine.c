@@ -36,11 +36,12 @@ static const int confine_allowed_syscalls[] = {
 static const int confine_dialling_syscalls[] = { SCMP_SYS(bind), SCMP_SYS(pipe2), SCMP_SYS(splice),
 						 SCMP_SYS(socketpair) };
 
-/* To write and rotate a log; which files, landlock says. */
+/* To write, rotate and replace files; which, landlock says. */
 static const int confine_log_syscalls[] = { SCMP_SYS(openat2),   SCMP_SYS(unlinkat),
 					    SCMP_SYS(fsync),     SCMP_SYS(fdatasync),
 					    SCMP_SYS(ftruncate), SCMP_SYS(getdents64),
-					    SCMP_SYS(lseek),     SCMP_SYS(mkdirat) };
+					    SCMP_SYS(lseek),     SCMP_SYS(mkdirat),
+					    SCMP_SYS(renameat) };
 
 static const int confine_families[] = { AF_UNIX, AF_INET, AF_INET6 };
 

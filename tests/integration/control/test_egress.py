@@ -46,9 +46,9 @@ def net():
 
 
 @contextlib.contextmanager
-def node_in_lab():
+def node_in_lab(files=()):
     with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
-        c.image_import("tiny", tiny(world.bash()))  # bash can send datagrams
+        c.image_import("tiny", tiny([*world.bash(), *files]))  # bash can send datagrams
         wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
         yield c
 

@@ -151,6 +151,8 @@ def test_a_flood_of_one_tenant_leaves_the_records_of_another(net):
         assert decisions(c, names[0])[:len(mine)] == mine
         assert verify(c, names[0])["ok"] and verify(c, names[0])["dropped"] == 0
         assert verify(c, names[1])["ok"] and verify(c, names[1])["dropped"] > 1000
+        of_none = subprocess.run([c.programs["cay"], "audit", "verify", str(c.state / "egress")], capture_output=True, text=True, check=False)
+        assert of_none.returncode != 0 and "has no records" in of_none.stderr, of_none
         size = sum(path.stat().st_size for path in decision_files(c))
         assert size <= 4 * 65536, size
         assert {d["tenant"] for d in decisions(c, names[0])} == {names[0]}

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses of names inside a sandbox: a program that remembers one reaches its name, also after a restart of cay-egress"""
+import pathlib
 import re
 import struct
 
 import lab
 import pytest
-from cay import wait_for
+from cay import file, wait_for
+from conftest import BUILD
 from test_egress import API, DB, HOSTS, ZONE, allow, dial, node_in_lab
 
 
@@ -58,6 +60,63 @@ def test_an_address_is_that_of_its_name_after_a_restart(net):
         wait_for("it to be attached", lambda: dial(c, one, at["db.example.com"], 5432)[0], 30)
         assert not names_of(c, other) and names_of(c, one) == ["db.example.com", "api.example.com"]
         c.delete(one)
+
+
+def test_the_file_of_names_is_compacted_while_cay_egress_runs(net):
+    """Names of sandboxes that ended leave it; those of others keep their order and addresses, also of names that come meanwhile."""
+    with node_in_lab([file("bin/dial", pathlib.Path(BUILD, "tests/integration/dial").read_bytes(), 0o755)]) as c:
+        path = c.run / "egress/names"
+        stays = c.create("tiny", egress=allow("*.example.com", ports=[5432, 8443]))
+        at = {name: address(c, stays, name) for name in ("db.example.com", "api.example.com")}
+        asks = {"rules": [{"action": "ask", "to": "*"}]}
+        suffix = ".".join(["x" * 50] * 2) + ".example"
+        pid, sizes = c.pids()["cay-egress"], []
+        for turn in range(3):
+            boxes = [c.create("tiny", egress=asks) for _ in range(3)]
+            for one in boxes:
+                c.exec_detached(one, ["dial", "names", suffix, "200", "150"])
+            for one in boxes:
+                wait_for("its names", lambda one=one: len(names_of(c, one)) == 200, 60)
+            sizes.append(path.stat().st_size)
+            at[f"n{turn}.example.com"] = None
+            net.set_name(f"n{turn}.example.com", [DB])
+            for one in boxes:
+                c.delete(one)
+            at[f"n{turn}.example.com"] = address(c, stays, f"n{turn}.example.com")
+            wait_for("a smaller file", lambda: path.stat().st_size < sizes[-1] / 2, 30)
+            assert names_of(c, stays) == list(at), "in their order"
+        assert sizes[0] > 80000 and max(sizes) < 1.5 * sizes[0], sizes
+        assert c.pids()["cay-egress"] == pid and not (c.run / "egress/names.next").exists() and path.stat().st_mode & 0o777 == 0o600
+        restart(c)
+        wait_for("it to be attached", lambda: dial(c, stays, at["db.example.com"], 5432)[0] == f"this is {DB} port 5432\n", 30)
+        assert {name: address(c, stays, name) for name in at} == at
+        c.delete(stays)
+
+
+@pytest.mark.parametrize("where", ["write:filled", "write:renamed"])
+def test_a_death_while_the_file_of_names_is_compacted_loses_none(net, where):
+    """The first file that a cay-egress writes is that of its start."""
+    with node_in_lab([file("bin/dial", pathlib.Path(BUILD, "tests/integration/dial").read_bytes(), 0o755)]) as c:
+        stays = c.create("tiny", egress=allow("*.example.com", ports=[5432, 8443]))
+        at = {name: address(c, stays, name) for name in ("db.example.com", "api.example.com")}
+        c.kill_daemon("cay-egress")
+        c.env["CAY_FAULT"] = f"{where}=kill@2"
+        c.start_egress()
+        del c.env["CAY_FAULT"]
+        wait_for("it to be attached", lambda: dial(c, stays, at["db.example.com"], 5432)[0], 30)
+        boxes = [c.create("tiny", egress={"rules": [{"action": "ask", "to": "*"}]}) for _ in range(3)]
+        for one in boxes:
+            c.exec_detached(one, ["dial", "names", ".".join(["x" * 50] * 2) + ".example", "200", "150"])
+        for one in boxes:
+            wait_for("its names", lambda one=one: len(names_of(c, one)) == 200, 60)
+        for one in boxes:
+            c.delete(one)
+        wait_for("its death", lambda: c.daemons["cay-egress"].poll() is not None, 30)
+        c.start_egress()
+        wait_for("it to be attached again", lambda: dial(c, stays, at["db.example.com"], 5432)[0] == f"this is {DB} port 5432\n", 30)
+        assert {name: address(c, stays, name) for name in at} == at and names_of(c, stays) == list(at)
+        assert sorted(path.name for path in (c.run / "egress").iterdir() if path.is_file()) == ["names"]
+        c.delete(stays)
 
 
 def question(name, number, kind=1):
