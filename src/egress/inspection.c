@@ -37,6 +37,7 @@ struct inspection {
 	struct buf in;   /* read, not parsed */
 	struct buf head; /* of the request, for a host that is being dialled */
 	char method[EGRESS_METHOD_MAX + 1];
+	bool has_body;                              /* the request under way */
 	struct buf target;                          /* with the method, of the request under way */
 	char credential[EGRESS_CREDENTIAL_MAX + 1]; /* that the host was dialled for */
 	uint64_t moved[2]; /* bytes that the program and the host have sent */
@@ -230,7 +231,8 @@ bool inspection_is_allowed(struct inspection *i, struct egress_verdict *ret)
 	*ret = inspection_apply_answer(
 		i,
 		request_judge(inspection_policy(i), i->conf.name, i->conf.port, slice_of(i->method),
-			      (struct slice){ i->target.data, i->target.len }, &credential));
+			      (struct slice){ i->target.data, i->target.len }, i->has_body,
+			      &credential));
 	return ret->action == EGRESS_ALLOW;
 }
 
@@ -241,6 +243,7 @@ static int inspection_keep_request(struct inspection *i, const struct http_head 
 		return -EINVAL;
 	memcpy(i->method, h->method.p, h->method.n);
 	i->method[h->method.n] = 0;
+	i->has_body = request_has_body(h);
 	buf_clear(&i->target);
 	return buf_append(&i->target, h->target.p, h->target.n);
 }
@@ -288,15 +291,13 @@ static void inspection_take_head(struct inspection *i)
 	const char *why = request_refusal(h, i->conf.name, i->conf.port);
 	struct egress_verdict v = { .action = EGRESS_DENY, .rule = -1 };
 	struct slice credential = {};
-	bool by_header = false;
+	const char *by = "request_denied";
 
 	if (!why) {
-		v = inspection_apply_answer(i, request_judge_head(inspection_policy(i),
-								  i->conf.name, i->conf.port, h,
-								  &credential, &by_header));
-		why = v.action == EGRESS_ALLOW ? NULL
-		      : by_header              ? "denied_by_header"
-					       : "request_denied";
+		v = inspection_apply_answer(i,
+					    request_judge_head(inspection_policy(i), i->conf.name,
+							       i->conf.port, h, &credential, &by));
+		why = v.action == EGRESS_ALLOW ? NULL : by;
 	}
 	if (!why) {
 		inspection_pass_head(i, credential);

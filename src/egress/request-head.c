@@ -46,12 +46,17 @@ const char *request_refusal(const struct http_head *h, const struct host_name *n
 	return NULL;
 }
 
+bool request_has_body(const struct http_head *h)
+{
+	return h->framing == HTTP_CHUNKED || (h->has_length && h->length);
+}
+
 struct egress_verdict request_judge(struct slice policy, const struct host_name *name,
 				    uint16_t port, struct slice method, struct slice target,
-				    struct slice *ret_credential)
+				    bool body, struct slice *ret_credential)
 {
 	auto_buf path = BUF_INIT(HTTP_TARGET_MAX);
-	struct egress_request rq = { .method = method };
+	struct egress_request rq = { .method = method, .body = body };
 
 	if (egress_path_decode(target, &path) == 0)
 		rq.path = (struct slice){ path.data, path.len };
@@ -78,11 +83,16 @@ static struct slice method_to_upper(struct slice method, char to[static METHOD_M
 
 struct egress_verdict request_judge_head(struct slice policy, const struct host_name *name,
 					 uint16_t port, const struct http_head *h,
-					 struct slice *ret_credential, bool *ret_by_header)
+					 struct slice *ret_credential, const char **ret_why)
 {
 	struct egress_verdict v =
-		request_judge(policy, name, port, h->method, h->target, ret_credential);
+		request_judge(policy, name, port, h->method, h->target, false, ret_credential);
 
+	if (v.action != EGRESS_DENY && request_has_body(h)) {
+		v = request_judge(policy, name, port, h->method, h->target, true, ret_credential);
+		if (v.action == EGRESS_DENY)
+			*ret_why = "denied_by_body";
+	}
 	for (size_t i = 0; i < h->n_headers; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(replacing_headers); k++) {
 			const bool is_method = replacing_headers[k].is_method;
@@ -95,10 +105,10 @@ struct egress_verdict request_judge_head(struct slice policy, const struct host_
 			other = request_judge(policy, name, port,
 					      is_method ? method_to_upper(value, method)
 							: h->method,
-					      is_method ? h->target : value, &ignored);
+					      is_method ? h->target : value, false, &ignored);
 			if (other.action > v.action) {
 				v = other;
-				*ret_by_header = true;
+				*ret_why = "denied_by_header";
 			}
 		}
 	return v;

@@ -10,14 +10,15 @@
 
 /* NULL, or why a request is not for this host on this port. */
 const char *request_refusal(const struct http_head *h, const struct host_name *name, uint16_t port);
+bool request_has_body(const struct http_head *h);
 struct egress_verdict request_judge(struct slice policy, const struct host_name *name,
 				    uint16_t port, struct slice method, struct slice target,
-				    struct slice *ret_credential);
+				    bool body, struct slice *ret_credential);
 /* The strictest verdict of all that a server may take it for: some let headers replace the method
- * or the target.  *ret_by_header is set if such a header decides. */
+ * or the target.  *ret_why is set if such a header decides, or its body. */
 struct egress_verdict request_judge_head(struct slice policy, const struct host_name *name,
 					 uint16_t port, const struct http_head *h,
-					 struct slice *ret_credential, bool *ret_by_header);
+					 struct slice *ret_credential, const char **ret_why);
 /* The head as it is passed on: from what was parsed, without the headers of one connection. */
 [[nodiscard]] int inspected_head_write(const struct http_head *h, const struct host_name *name,
 				       struct buf *ret);

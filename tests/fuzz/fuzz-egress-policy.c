@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	CHECK(host_name_parse(SLICE("api.example.com"), &n) == 0);
 	if (egress_policy_check(policy) == 0) {
-		struct egress_request get = { SLICE("GET"), SLICE("/v1/a") };
+		struct egress_request get = { SLICE("GET"), SLICE("/v1/a"), false };
 		struct slice credential;
 		struct egress_verdict by_name = egress_judge_name(policy, &n, 443);
 		struct egress_verdict by_address = egress_judge_address(policy, 0xc0000201, 443);

@@ -27,8 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *in = fuzz_copy(data, size);
 	struct slice bytes = { in, size };
-	struct egress_request get = { SLICE("GET"), SLICE("/v1/a") },
-			      unclear = { SLICE("GET"), {} };
+	struct egress_request get = { SLICE("GET"), SLICE("/v1/a"), false },
+			      unclear = { SLICE("GET"), {}, false };
 	struct egress_term t;
 
 	if (size > KIB(32)) {

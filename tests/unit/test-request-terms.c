@@ -166,7 +166,8 @@ static struct egress_rule rule(enum egress_action action, const char *method, co
 static struct egress_verdict judge(const struct buf *b, const char *method, const char *path,
 				   struct slice *credential)
 {
-	struct egress_request rq = { slice_of(method), path ? slice_of(path) : (struct slice){} };
+	struct egress_request rq = { .method = slice_of(method),
+				     .path = path ? slice_of(path) : (struct slice){} };
 	struct host_name n;
 
 	assert_int_equal(host_name_parse(SLICE("a.example"), &n), 0);
@@ -267,6 +268,46 @@ static void as_the_reference_judges(void **)
 	}
 }
 
+/* A rule with methods that allows reading allows no upload with it, and none past it. */
+static void a_body_where_there_should_be_none(void **)
+{
+	static const struct {
+		enum egress_action action;
+		const char *rule_method, *rule_path, *method, *path;
+		enum egress_action without, with;
+	} rows[] = {
+		{ EGRESS_ALLOW, "GET", NULL, "GET", "/v1", EGRESS_ALLOW, EGRESS_DENY },
+		{ EGRESS_ALLOW, "HEAD", NULL, "HEAD", "/v1", EGRESS_ALLOW, EGRESS_DENY },
+		{ EGRESS_ALLOW, "POST", NULL, "POST", "/v1", EGRESS_ALLOW, EGRESS_ALLOW },
+		{ EGRESS_ASK, "GET", NULL, "GET", "/v1", EGRESS_ASK, EGRESS_DENY },
+		{ EGRESS_DENY, "GET", NULL, "GET", "/v1", EGRESS_DENY, EGRESS_DENY },
+		{ EGRESS_ALLOW, "GET", "/v1", "GET", "/v1", EGRESS_ALLOW, EGRESS_DENY },
+		/* the default of the layer decides */
+		{ EGRESS_DENY, "GET", "/v1", "GET", "/v2", EGRESS_ALLOW, EGRESS_ALLOW },
+		{ EGRESS_ALLOW, NULL, "/v1", "GET", "/v1", EGRESS_ALLOW, EGRESS_ALLOW },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct egress_rule one =
+			rule(rows[i].action, rows[i].rule_method, rows[i].rule_path);
+		struct egress_layer layer = { EGRESS_ALLOW, &one, 1 };
+		struct egress_request rq = { .method = slice_of(rows[i].method),
+					     .path = slice_of(rows[i].path) };
+		auto_buf b = BUF_INIT(EGRESS_POLICY_MAX);
+		struct slice credential, policy;
+		struct host_name n;
+
+		assert_int_equal(host_name_parse(SLICE("a.example"), &n), 0);
+		assert_int_equal(egress_policy_write(&layer, 1, 1, &b), 0);
+		policy = (struct slice){ b.data, b.len };
+		row_check(i, egress_judge_request(policy, &n, 443, &rq, &credential).action ==
+				     rows[i].without);
+		rq.body = true;
+		row_check(i, egress_judge_request(policy, &n, 443, &rq, &credential).action ==
+				     rows[i].with);
+	}
+}
+
 static void what_needs_inspection(void **)
 {
 	struct egress_rule rules[] = { rule(EGRESS_ALLOW, NULL, NULL),
@@ -353,6 +394,7 @@ int main(void)
 		cmocka_unit_test(terms_of_a_rule),
 		cmocka_unit_test(terms_end_with_their_bytes),
 		cmocka_unit_test(as_the_reference_judges),
+		cmocka_unit_test(a_body_where_there_should_be_none),
 		cmocka_unit_test(what_needs_inspection),
 		cmocka_unit_test(terms_of_a_policy_are_checked),
 		cmocka_unit_test(where_requests_can_be_read),

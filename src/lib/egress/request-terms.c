@@ -238,7 +238,12 @@ enum egress_match egress_terms_match(struct slice terms, const struct egress_req
 		return EGRESS_NO_MATCH;
 	if (needs[EGRESS_TERM_PATH] && !rq->path.p)
 		return EGRESS_UNCLEAR;
-	return !needs[EGRESS_TERM_PATH] || has[EGRESS_TERM_PATH] ? EGRESS_MATCH : EGRESS_NO_MATCH;
+	if (needs[EGRESS_TERM_PATH] && !has[EGRESS_TERM_PATH])
+		return EGRESS_NO_MATCH;
+	if (needs[EGRESS_TERM_METHOD] && rq->body &&
+	    (slice_eq(rq->method, SLICE("GET")) || slice_eq(rq->method, SLICE("HEAD"))))
+		return EGRESS_UNCLEAR;
+	return EGRESS_MATCH;
 }
 
 struct slice egress_terms_credential(struct slice terms)

@@ -14,7 +14,8 @@
  *
  * A path is compared after it is decoded.  One that two servers might read as different paths
  * (encoded slashes, "..", empty parts, bytes that are no UTF-8) is unclear: whatever the rule says,
- * such a request is not allowed by it or past it.  Pure.
+ * such a request is not allowed by it or past it.  So is a GET or HEAD with a body where a rule has
+ * methods: HTTP gives it no meaning, and who allows reading does not mean to allow uploads.  Pure.
  */
 #include "base/buf.h"
 #include "base/err.h"
@@ -47,6 +48,7 @@ struct egress_term {
 struct egress_request {
 	struct slice method;
 	struct slice path; /* decoded; p NULL: it is unclear */
+	bool body;
 };
 
 enum egress_match { EGRESS_NO_MATCH, EGRESS_MATCH, EGRESS_UNCLEAR };

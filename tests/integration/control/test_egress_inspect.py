@@ -139,6 +139,7 @@ def test_a_request_that_is_allowed(node, net, box):
     (["-H", "x-method-override: DELETE", "-H", "X-Method-Override: GET", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
     (["-H", "X-Original-URL: /admin", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
     (["-H", "X-Rewrite-URL: admin", HTTPS + "api.example.com/v1/a"], "denied_by_header"),
+    (["-X", "GET", "-d", "data", HTTPS + "api.example.com/v1/a"], "denied_by_body"),
     (["-H", "Host: other.example.com", HTTPS + "api.example.com/v1/a"], "other_host"),
     (["-H", "Host: api.example.com:8443", HTTPS + "api.example.com/v1/a"], "other_port"),
 ])
@@ -193,6 +194,8 @@ SENT = {
     "http-1.0": (b"GET /v1/a HTTP/1.0\r\nHost: api.example.com\r\n\r\n", 0, b"403"),
     "a-request-as-a-body": (get(method="POST", more=f"Content-Length: {len(SMUGGLED)}\r\n{CLOSE}", body=SMUGGLED), 1, b"200"),
     "chunks": (get(method="POST", more="Transfer-Encoding: chunked\r\n", body="5\r\nhello\r\n0\r\n\r\n") + get("/v1/c", more=CLOSE), 2, b"200"),
+    "a-get-with-a-body": (get() + get(more="Content-Length: 5\r\n", body="hello"), 1, b"403"),
+    "a-get-with-chunks": (get(more="Transfer-Encoding: chunked\r\n", body="5\r\nhello\r\n0\r\n\r\n"), 0, b""),
     "expect": (get(method="POST", more=f"Expect: 100-continue\r\nContent-Length: 2\r\n{CLOSE}", body="ok"), 1, b"200"),
     "the-host-closes": (get("/v1/close"), 1, b"200"),
 }
