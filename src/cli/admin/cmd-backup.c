@@ -24,6 +24,9 @@
 
 /* Directories of paths.state that hold what a node must not lose. */
 static const char *const backup_dirs[] = { "db", "secret", "broker", "audit", "uploads", "images" };
+/* And that of cay-egress, with the log of decisions, if it does not write to it now.  A node need
+ * not stop the connections of its sandboxes for a backup. */
+#define BACKUP_EGRESS "egress"
 
 static bool backup_socket_listens(const char *run_dir, const char *name, int type)
 {
@@ -49,6 +52,11 @@ static int backup_require_stopped(struct cli *c, struct cay_err *err)
 			c->settings.state_dir);
 }
 
+static bool backup_egress_runs(const struct cli *c)
+{
+	return backup_socket_listens(c->settings.run_dir, "egress/egress.sock", SOCK_SEQPACKET);
+}
+
 static int backup_run_tar(struct cli *c, const char *const *argv, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(16));
@@ -61,10 +69,11 @@ static int backup_run_tar(struct cli *c, const char *const *argv, struct cay_err
 }
 
 /* Write the archive beside its name, so that a file of that name is always whole. */
-static int backup_write(struct cli *c, const char *file, const char *part, struct cay_err *err)
+static int backup_write(struct cli *c, const char *file, const char *part, bool egress,
+			struct cay_err *err)
 {
 	const char *state = c->settings.state_dir;
-	const char *argv[12 + ARRAY_SIZE(backup_dirs)] = {
+	const char *argv[13 + ARRAY_SIZE(backup_dirs)] = {
 		"tar",      "--create",           "--file", part,  "--sparse",
 		"--xattrs", "--xattrs-include=*", "-C",     state,
 	};
@@ -79,6 +88,8 @@ static int backup_write(struct cli *c, const char *file, const char *part, struc
 	for (size_t i = 0; top >= 0 && i < ARRAY_SIZE(backup_dirs); i++)
 		if (faccessat(top, backup_dirs[i], F_OK, 0) == 0)
 			argv[n++] = backup_dirs[i];
+	if (egress && top >= 0 && faccessat(top, BACKUP_EGRESS, F_OK, 0) == 0)
+		argv[n++] = BACKUP_EGRESS;
 	r = n == before ? cay_fail(err, CAY_E_NOT_FOUND, "there is no state in %s", state)
 			: backup_run_tar(c, argv, err);
 	if (r >= 0 && (fsync(fd) < 0 || rename(part, file) < 0))
@@ -93,6 +104,7 @@ static int cmd_backup_run(struct cli *c, const struct opt_words *w, struct cay_e
 	const char *file = w->operands[0];
 	auto_buf part = BUF_INIT(PATH_LEN), size = BUF_INIT(64);
 	struct stat st = {};
+	bool without_egress;
 	int r = backup_require_stopped(c, err);
 
 	if (r < 0)
@@ -101,12 +113,14 @@ static int cmd_backup_run(struct cli *c, const struct opt_words *w, struct cay_e
 		return cay_fail(err, CAY_E_CONFLICT, "%s exists", file);
 	if (buf_printf(&part, "%s.part", file) < 0)
 		return cay_fail(err, CAY_E_INVALID, "the name of the file is too long");
-	r = backup_write(c, file, buf_str(&part), err);
+	without_egress = backup_egress_runs(c);
+	r = backup_write(c, file, buf_str(&part), !without_egress, err);
 	if (r < 0)
 		return r;
 	if (stat(file, &st) < 0 || byte_size_format((uint64_t)st.st_size, &size) < 0)
 		buf_clear(&size);
-	return print_line(err, "wrote %s, %s", file, buf_str(&size));
+	return print_line(err, "wrote %s, %s%s", file, buf_str(&size),
+			  without_egress ? "; without the log of cay-egress, which runs" : "");
 }
 
 const struct cmd cmd_backup = {
@@ -115,9 +129,12 @@ const struct cmd cmd_backup = {
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.no_json = true,
 	.help = "Write the state of this node to a tar archive (as root)",
-	.more = "The archive has journal, tenants, keys, templates, audit log, uploads and images, "
-		"and none of the sandboxes' files. It has secrets: only its owner can read it. "
-		"cayd and cay-keeper must be stopped meanwhile; sandboxes keep running.",
+	.more = "The archive has journal, tenants, keys, templates, credentials, audit log, "
+		"uploads "
+		"and images, and none of the sandboxes' files, also of those that are stopped. If "
+		"cay-egress is stopped, it has its log of decisions too. It has secrets: only its "
+		"owner can read it. cayd and cay-keeper must be stopped meanwhile; sandboxes keep "
+		"running.",
 	.run = cmd_backup_run,
 };
 
