@@ -73,6 +73,45 @@ static bool network_is_empty(const json_t *policy)
 	       (!otherwise[0] || str_eq(otherwise, "deny"));
 }
 
+/* Whether a connection may wait for an answer. */
+static bool network_asks(const json_t *policy)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(policy, "rules"), i, row)
+	{
+		if (str_eq(json_member_str(row, "action"), "ask"))
+			return true;
+	}
+	return str_eq(json_member_str(policy, "default"), "ask");
+}
+
+/* The verdict about a host, and how to get to it.  The host was checked to be a name or an address,
+ * so it has nothing that a shell would read. */
+static int network_write_verdict(struct tool_run *run, const json_t *j, struct tool_result *out)
+{
+	const char *verdict = json_member_str(j, "verdict"), *reason = json_member_str(j, "reason");
+	const char *layer = json_member_str(j, "layer");
+
+	if (str_eq(verdict, "ask"))
+		return tool_result_printf(
+			out, "ask: %s\n%s", reason,
+			json_member_true(j, "waits")
+				? "Connect once: the connection waits while your user is asked."
+				: "Your user must run 'cay ask watch' before you connect.");
+	if (str_eq(verdict, "deny") && str_eq(layer, "sandbox"))
+		return tool_result_printf(out,
+					  "deny: %s\nIf you need it, ask your user to run: cay "
+					  "egress allow %s %s:%llu",
+					  reason, run->sandbox, tool_run_arg_text(run, "to"),
+					  (unsigned long long)tool_run_arg_number(run, "port"));
+	if (str_eq(verdict, "deny"))
+		return tool_result_printf(out, "deny: %s\nOnly an operator can change that.",
+					  reason);
+	return tool_result_printf(out, "%s: %s", verdict, reason);
+}
+
 int native_network_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
 	static const char *const bounds[] = { "template", "tenant" };
@@ -81,8 +120,7 @@ int native_network_write_result(struct tool_run *run, struct tool_result *out, s
 
 	out->data = j;
 	if (run->call.op == OP_EGRESS_CHECK)
-		return tool_result_printf(out, "%s: %s", json_member_str(j, "verdict"),
-					  json_member_str(j, "reason"));
+		return network_write_verdict(run, j, out);
 	if (network_is_empty(policy))
 		return tool_result_printf(
 			out, "No host can be reached, so pip, npm, apt, git clone and downloads "
@@ -97,6 +135,8 @@ int native_network_write_result(struct tool_run *run, struct tool_result *out, s
 		result_lines_printf(&lines, "and the %s allows no more than:", bounds[i]);
 		network_add_policy(bound, &lines);
 	}
+	if (network_asks(policy))
+		result_lines_printf(&lines, "ask: the connection waits while your user is asked");
 	if (!json_member_true(j, "attached"))
 		result_lines_printf(&lines, "[cay-egress is not running: every connection is "
 					    "refused now]");
