@@ -9,7 +9,7 @@
  *	egress-sandbox.c  a sandbox: its listeners, policy, names and connections
  *	answer.c      its questions of DNS
  *	answer-tcp.c  those over TCP
- *	name-file.c   the names it has addresses for, over a restart
+ *	name-file.c, name-lines.c  the names it has addresses for, over a restart
  *	resolve.c     the addresses of a name, asked of the host's name servers
  *	address.c     which addresses may be dialled
  *	accept.c      new connections
