@@ -33,6 +33,7 @@
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/sandbox.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/template/build.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
@@ -70,6 +71,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, create_slot_release },
 	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
 	{ SANDBOX_STATE_CHANGED, asks_forget_ended },
+	{ SANDBOX_STATE_CHANGED, snapshot_sandbox_changed },
 	{ SANDBOX_STATE_QUEUED, event_record_sandbox },
 	{ SANDBOX_STEPPED, pool_sandbox_changed },
 	{ SANDBOX_RESTORED, pool_adopt_sandbox },
@@ -88,12 +90,13 @@ static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
 	pools_sweep,          sandboxes_forget_expired,
 	kept_keys_expire,     prune_run_if_due,
 	disk_watch_sweep,     asks_sweep,
-	wakes_expire_waiting,
+	wakes_expire_waiting, snapshots_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
 {
-	return templates_use_image(c, image) || sandboxes_use_image(c->sandboxes, image->digest);
+	return templates_use_image(c, image) || sandboxes_use_image(c->sandboxes, image->digest) ||
+	       snapshots_use_image(c, image->digest);
 }
 
 static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
@@ -136,6 +139,9 @@ static const struct cayd_hooks cayd_hooks = {
 	.sandbox_held = event_send_hold,
 	.ask_changed = ask_send_events,
 	.template_changed = event_send_template,
+	.snapshot_copied = snapshot_copied,
+	.snapshots_count = snapshots_count,
+	.snapshot_changed = event_send_snapshot,
 	.sandbox_has_network = sandbox_has_egress,
 	.sandbox_attach_network = egress_link_attach,
 };
@@ -233,41 +239,18 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs,
-	node_space_open,
-	images_open,
-	tenants_open,
-	egress_open,
-	templates_open,
-	keys_open,
-	journal_open,
-	audit_log_open,
-	node_key_open,
-	registries_open,
-	keeper_link_open,
-	cayd_open_sandboxes,
-	kept_keys_open,
-	events_open,
-	creates_open,
-	builds_open,
-	cayd_open_pools,
-	recovery_run,
-	registries_remove_of_deleted,
-	events_recover,
-	uploads_open,
-	builds_recover,
-	operator_key_ensure,
-	token_signer_open,
-	cayd_start_sweeps,
-	egress_counts_open,
-	asks_open,
-	egress_link_open,
-	credential_store_open,
-	broker_link_open,
-	listeners_open,
-	edge_reports_open,
-	previews_open,
-	edge_push_open,
+	cayd_open_state_dirs,  node_space_open,     images_open,
+	tenants_open,          egress_open,         templates_open,
+	snapshots_open,        keys_open,           journal_open,
+	audit_log_open,        node_key_open,       registries_open,
+	keeper_link_open,      cayd_open_sandboxes, kept_keys_open,
+	events_open,           creates_open,        builds_open,
+	cayd_open_pools,       recovery_run,        registries_remove_of_deleted,
+	events_recover,        uploads_open,        builds_recover,
+	operator_key_ensure,   token_signer_open,   cayd_start_sweeps,
+	egress_counts_open,    asks_open,           egress_link_open,
+	credential_store_open, broker_link_open,    listeners_open,
+	edge_reports_open,     previews_open,       edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

@@ -379,8 +379,8 @@ int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 
 /* Move the disk as a whole: it may be a subvolume.  With project quotas it has the number of the
  * sandbox, which will be reused, so its files are copied to the number of layers. */
-static int image_work_move_disk(const struct image_work *w, int sandbox_fd,
-				const struct digest *parent)
+static int image_work_take_disk(const struct image_work *w, int sandbox_fd,
+				const struct digest *parent, bool copy)
 {
 	auto_close int disk = -EBADF;
 	char hex[DIGEST_HEX_LEN + 1];
@@ -389,17 +389,33 @@ static int image_work_move_disk(const struct image_work *w, int sandbox_fd,
 	digest_format_hex(parent, hex);
 	if (symlinkat(hex, w->fd, PARENT) < 0)
 		return -errno;
-	if (w->disk->kind == VERB_DISK_PROJECT)
+	if (copy || w->disk->kind == VERB_DISK_PROJECT)
 		r = disk_copy(w->disk, sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
 	else
 		r = renameat(sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
-	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_MOVED);
+	r = r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_COPIED : FAULT_COMMIT_MOVED);
 	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
 	return disk < 0 ? disk : rmtree_at(disk, "work");
 }
 
+/* Work on a copy is named by its layer, so that image_store_remove() finds what a worker that died
+ * left of it. */
+static int image_work_init_copy(int images_fd, const struct digest *d, struct image_work *w)
+{
+	char hex[DIGEST_HEX_LEN + 1];
+	int r;
+
+	w->tmp_fd = image_store_make_dir(images_fd, "tmp");
+	if (w->tmp_fd < 0)
+		return w->tmp_fd;
+	digest_format_hex(d, hex);
+	memcpy(w->name, hex, WORK_NAME_LEN);
+	r = image_work_remove(w);
+	return r < 0 ? r : image_work_make_dir(w);
+}
+
 int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
-		       const uint8_t parent[static 32], const uint8_t digest[static 32],
+		       const uint8_t parent[static 32], const uint8_t digest[static 32], bool copy,
 		       struct cay_err *err)
 {
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
@@ -412,13 +428,15 @@ int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 				IMAGE_LAYERS_MAX);
 	memcpy(d.byte, digest, sizeof(d.byte));
 	memcpy(below.byte, parent, sizeof(below.byte));
-	r = r < 0 ? r : image_work_init(images_fd, &w);
-	r = r < 0 ? r : image_work_move_disk(&w, sandbox_fd, &below);
+	if (r >= 0)
+		r = copy ? image_work_init_copy(images_fd, &d, &w) : image_work_init(images_fd, &w);
+	r = r < 0 ? r : image_work_take_disk(&w, sandbox_fd, &below, copy);
 	if (r < 0)
-		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
-				    "create an image of the disk");
+		return cay_fail_sys(err,
+				    r == -ETIMEDOUT ? CAY_E_TIMEOUT : cay_code_from_disk_errno(r),
+				    -r, "create an image of the disk");
 	r = image_work_publish(images_fd, &w, &d, err);
-	return r < 0 ? r : failpoint_hit(FAULT_COMMIT_NAMED);
+	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_NAMED : FAULT_COMMIT_NAMED);
 }
 
 struct image_child_search {
@@ -457,9 +475,11 @@ int image_store_remove(int images_fd, const struct disk *disk, const uint8_t dig
 			     : cay_fail(err, CAY_E_STATE, "another image is based on this one");
 	digest_format_hex(&d, hex);
 	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
-		if (errno == ENOENT)
-			return 0;
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot remove the image");
+		if (errno != ENOENT)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot remove the image");
+		memcpy(w.name, hex, WORK_NAME_LEN); /* a copy that was not finished */
+		r = image_work_remove(&w);
+		return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot remove the copy") : 0;
 	}
 	if (fsync(all) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");

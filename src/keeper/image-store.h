@@ -44,11 +44,13 @@ struct image_store_added {
 [[nodiscard]] int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 					 uint8_t ret[static IMAGE_LAYERS_MAX][32]);
 /* Turn the disk in box_fd into an image over its parent.  No process may use it.  Succeeds when the
- * image exists already; on failure the disk may be gone. */
+ * image exists already; on failure the disk may be gone.  copy: leave the disk as it is. */
 [[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 				     const uint8_t parent[static 32],
-				     const uint8_t digest[static 32], struct cay_err *err);
-/* Succeeds when absent; CAY_E_STATE when it is the parent of another image. */
+				     const uint8_t digest[static 32], bool copy,
+				     struct cay_err *err);
+/* Succeeds when absent, and removes what a copy that was not finished left; CAY_E_STATE when it is
+ * the parent of another image. */
 [[nodiscard]] int image_store_remove(int images_fd, const struct disk *disk,
 				     const uint8_t digest[static 32], struct cay_err *err);
 /* Remove disks a crashed commit or removal left in tmp/; rmtree_at() can do the rest. */

@@ -348,28 +348,48 @@ bool sandbox_cgroup_is_frozen(const struct cgroup *c)
 	return fd >= 0 && sandbox_cgroup_file_has(fd, "1") > 0;
 }
 
-int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
+/* Wait until its events lack this text. */
+static int sandbox_cgroup_wait_without(int events, const char *text, int timeout_ms)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + (uint64_t)timeout_ms * NS_PER_MS;
+
+	for (;;) {
+		struct pollfd p = { .fd = events, .events = POLLPRI };
+		int r = sandbox_cgroup_file_has(events, text);
+		uint64_t now = clk_boot_ns(&clk_system);
+
+		if (r <= 0)
+			return r;
+		if (now >= end)
+			return -ETIMEDOUT;
+		/* an event may come between the read and the poll, so poll briefly */
+		(void)poll(&p, 1, (int)((end - now) / NS_PER_MS < 100 ? 10 : 100));
+	}
+}
+
+int sandbox_cgroup_wait_frozen(const struct cgroup *c, int timeout_ms, struct cay_err *err)
+{
+	auto_close int events = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+	int r = events < 0 ? events : sandbox_cgroup_wait_without(events, "frozen 0", timeout_ms);
+
+	if (r == -ETIMEDOUT)
+		return cay_fail(err, CAY_E_TIMEOUT, "a process still ran %d ms after the freeze",
+				timeout_ms);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for a freeze") : 0;
+}
+
+int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
+{
 	auto_close int events = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
 	int r = events < 0 ? events : sandbox_cgroup_write_file(c->v2, "cgroup.kill", "1");
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "kill a cgroup");
-	for (;;) {
-		struct pollfd p = { .fd = events, .events = POLLPRI };
-		uint64_t now;
-
-		r = sandbox_cgroup_file_has(events, "populated 1");
-		if (r <= 0)
-			return r;
-		now = clk_boot_ns(&clk_system);
-		if (now >= end)
-			return cay_fail(err, CAY_E_TIMEOUT,
-					"processes still exist %d ms after SIGKILL", timeout_ms);
-		/* an event may come between the read and the poll, so poll briefly */
-		(void)poll(&p, 1, (int)((end - now) / NS_PER_MS < 100 ? 10 : 100));
-	}
+	r = sandbox_cgroup_wait_without(events, "populated 1", timeout_ms);
+	if (r == -ETIMEDOUT)
+		return cay_fail(err, CAY_E_TIMEOUT, "processes still exist %d ms after SIGKILL",
+				timeout_ms);
+	return r;
 }
 
 /* The file is as long as the sandbox likes, so only its beginning is read. */

@@ -79,6 +79,7 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_IMAGE_ADD] = verb_image_add,
 	[VERB_IMAGE_REMOVE] = verb_image_remove,
 	[VERB_IMAGE_COMMIT] = verb_image_commit,
+	[VERB_SNAPSHOT] = verb_snapshot,
 	[VERB_USAGE] = verb_usage,
 	[VERB_NET] = verb_net,
 };

@@ -15,6 +15,8 @@ static void check_fields(const uint8_t *in, unsigned verb)
 			CHECK(in[f->offset] == ID_SANDBOX);
 		} else if (f->kind == VK_TENANT) {
 			CHECK(in[f->offset] == ID_TENANT);
+		} else if (f->kind == VK_SNAPSHOT) {
+			CHECK(in[f->offset] == ID_SNAPSHOT);
 		}
 	}
 }

@@ -122,6 +122,13 @@ static bool hold(struct sim *s)
 							  (one_in(s, 4) ? 0 : span(s)) });
 }
 
+static bool snapshot(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && !say(s, b, (struct life_event){ .kind = LIFE_SNAPSHOT });
+}
+
 static bool extend(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
@@ -469,6 +476,7 @@ const struct action actions[] = {
 	{ "rest", rest, 8, false },
 	{ "hold", hold, 2, false },
 	{ "works", works, 5, false },
+	{ "snapshot", snapshot, 6, false },
 	{ "extend", extend, 3, false },
 	{ "renew", renew, 3, false },
 	{ "enter", enter, 5, false },

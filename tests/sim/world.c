@@ -218,6 +218,17 @@ static enum life_outcome restore(struct world *w, const struct call *c)
 	return LIFE_OK;
 }
 
+/* Its processes stand still meanwhile; a worker that dies leaves them so. */
+static enum life_outcome snapshot(struct world *w, const struct call *c, bool half)
+{
+	struct fact *f = &w->facts[c->slot];
+
+	if (!f->record || f->generation != c->generation)
+		return LIFE_FAILED;
+	f->frozen |= half && f->alive;
+	return half ? LIFE_FAILED : LIFE_OK;
+}
+
 /* Claim, entrypoint, look, freeze, thaw: of one that lives, in this generation. */
 static enum life_outcome turn(struct world *w, struct call *c)
 {
@@ -256,12 +267,15 @@ static enum life_outcome happen(struct world *w, struct call *c, bool half)
 		return stop(w, c, half);
 	if (c->effect == DO_RESTORE)
 		return restore(w, c);
+	if (c->effect == DO_SNAPSHOT)
+		return snapshot(w, c, half);
 	return turn(w, c);
 }
 
 void world_happen(struct world *w, struct call *c, bool fail)
 {
-	bool halves = c->effect == DO_PREPARE || c->effect == DO_REMOVE || c->effect == DO_STOP;
+	bool halves = c->effect == DO_PREPARE || c->effect == DO_REMOVE || c->effect == DO_STOP ||
+		      c->effect == DO_SNAPSHOT;
 
 	c->happened = true;
 	c->outcome = LIFE_FAILED;

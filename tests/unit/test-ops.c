@@ -12,6 +12,7 @@
 #define IM "im0001000g00000000000000tr"
 #define TN "tn0001000g00000000000000tr"
 #define TP "tp0001000g00000000000000tr"
+#define SN "sn0001000g00000000000000tr"
 #define KY "ky0001000g00000000000000tr"
 #define AK "ak0001000g00000000000000tr"
 
@@ -44,6 +45,11 @@ static const struct {
 	{ "sandbox.resume", "POST", "/v1/sandboxes/" SB "/resume", 1 },
 	{ "sandbox.stop", "POST", "/v1/sandboxes/" SB "/stop", 1 },
 	{ "sandbox.start", "POST", "/v1/sandboxes/" SB "/start", 1 },
+	{ "sandbox.fork", "POST", "/v1/sandboxes/" SB "/fork", 1 },
+	{ "snapshot.create", "POST", "/v1/sandboxes/" SB "/snapshots", 1 },
+	{ "snapshot.list", "GET", "/v1/snapshots?name=x", 0 },
+	{ "snapshot.get", "GET", "/v1/snapshots/" SN, 1 },
+	{ "snapshot.delete", "DELETE", "/v1/snapshots/" SN, 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
 	{ "sandbox.hold", "POST", "/v1/sandboxes/" SB "/hold", 1 },
 	{ "sandbox.limits", "POST", "/v1/sandboxes/" SB "/limits", 1 },

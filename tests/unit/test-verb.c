@@ -19,6 +19,8 @@ static void fill(union verb_any *r, unsigned verb)
 			bytes[f->offset] = ID_SANDBOX;
 		else if (f->kind == VK_TENANT)
 			bytes[f->offset] = ID_TENANT;
+		else if (f->kind == VK_SNAPSHOT)
+			bytes[f->offset] = ID_SNAPSHOT;
 		else if (f->kind == VK_DIGEST)
 			bytes[f->offset + f->size - 1] = 1;
 		else if (f->kind == VK_U32 || f->kind == VK_U64)
@@ -125,7 +127,8 @@ static void every_field_has_its_edges(void **)
 				tried++;
 				continue;
 			}
-			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT || f->kind == VK_AFTER) {
+			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT || f->kind == VK_AFTER ||
+			    f->kind == VK_SNAPSHOT) {
 				((uint8_t *)&r)[f->offset] = ID_EXEC;
 				row_check(v, verb_request_check(&r, r.head.size, fds, &err) ==
 						     -EINVAL);
@@ -253,7 +256,7 @@ static void the_abi_number_belongs_to_these_structs(void **)
 	static const struct {
 		unsigned abi;
 		uint32_t sum;
-	} recorded = { 16, 759191526 };
+	} recorded = { 17, 3858910836 };
 	uint32_t sum = 2166136261;
 
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)

@@ -9,6 +9,7 @@
  *	sandbox/   sandboxes: table, transitions, limits, usage, waiting requests
  *	tenant/    tenants, API keys, tokens, revocation, admission
  *	egress/    where the connections of sandboxes may go, and the link to cay-egress
+ *	snapshot/  files of sandboxes, to create others from
  *	template/  templates, builds, pools of pre-started sandboxes
  *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
@@ -79,6 +80,7 @@ struct cayd {
 	struct disk_watch *disk_watch;
 	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
+	struct snapshots *snapshots;
 	struct egress *egress;
 	struct egress_link *egress_link;
 	struct broker_link *broker_link;

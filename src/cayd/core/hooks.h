@@ -8,6 +8,7 @@
  * sandbox have several, in an order that matters: sandbox/observer.h.
  */
 #include <stdbool.h>
+#include <stdint.h>
 
 struct ask_info;
 struct cay_err;
@@ -19,6 +20,7 @@ struct image_progress;
 struct limits;
 struct request;
 struct sandbox;
+struct snapshot_info;
 struct template_info;
 struct tenant_info;
 
@@ -68,6 +70,13 @@ struct cayd_hooks {
 			    bool answered);
 	/* The node holds a sandbox, or lets it go on. */
 	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);
+	/* The keeper has copied its files for sb->snapshot, or has failed. */
+	void (*snapshot_copied)(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome);
+	/* How many snapshots a tenant has, and their bytes. */
+	void (*snapshots_count)(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
+				uint64_t *ret_bytes);
+	/* A snapshot is ready, or was deleted. */
+	void (*snapshot_changed)(struct cayd *c, const struct snapshot_info *s);
 	/* The journal has the change; `change` is an enum template_change. */
 	void (*template_changed)(struct cayd *c, const struct template_info *t, unsigned change);
 };

@@ -24,6 +24,7 @@ static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_RESTORE] = KEEPER_CREATE,     [VERB_STOP] = KEEPER_REMOVE,
 	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
 	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
+	[VERB_SNAPSHOT] = KEEPER_IMAGE,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates

@@ -13,6 +13,7 @@
 #include "cayd/core/hooks.h"
 #include "cayd/core/list.h"
 #include "cayd/create/create.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
@@ -27,8 +28,10 @@ struct batch {
 	struct request *rq;
 	struct batch_child *children; /* under way */
 	unsigned running;
-	uint64_t next, count; /* the next to start; all */
-	bool full;            /* the client does not read; drain continues */
+	uint64_t next, count;     /* the next to start; all */
+	bool full;                /* the client does not read; drain continues */
+	struct field_texts names; /* one for each child, or none */
+	struct id snapshot;       /* of a fork: it is removed at the end */
 	uv_timer_t timer;
 };
 
@@ -81,7 +84,19 @@ static void batch_end(struct batch *b)
 			sandbox_wait_cancel(k->waiter);
 		free(k);
 	}
+	if (b->snapshot.noun != ID_NONE)
+		snapshot_remove_fork(b->cayd, &b->snapshot);
 	uv_close((uv_handle_t *)&b->timer, on_batch_closed);
+}
+
+static struct sandbox_create batch_child_request(const struct batch_child *k)
+{
+	const struct batch *b = k->batch;
+	struct sandbox_create asked = *(const struct sandbox_create *)b->rq->body;
+
+	if (k->index < b->names.n)
+		asked.name = b->names.v[k->index];
+	return asked;
 }
 
 /* Frees the child. */
@@ -161,12 +176,13 @@ static void on_batch_child_turn(void *arg, struct create_turn *turn)
 {
 	auto_arena arena = ARENA_INIT(SERVER_POOL_MAX);
 	struct batch_child *k = arg;
+	struct sandbox_create asked = batch_child_request(k);
 	struct request *rq = k->batch->rq;
 	struct cay_err err = {};
 	struct sandbox *sb = NULL;
 
 	k->turn = NULL;
-	if (create_at_turn(k->batch->cayd, &rq->actor, rq->body, &k->key, &arena, turn, &sb, &err) <
+	if (create_at_turn(k->batch->cayd, &rq->actor, &asked, &k->key, &arena, turn, &sb, &err) <
 	    0)
 		batch_child_fail(k, &err);
 	else
@@ -200,13 +216,13 @@ static int batch_child_begin(struct batch_child *k, struct sandbox **ret, struct
 	auto_arena arena = ARENA_INIT(SERVER_POOL_MAX);
 	struct request *rq = k->batch->rq;
 	struct cayd *c = k->batch->cayd;
-	struct sandbox_create spec;
+	struct sandbox_create asked = batch_child_request(k), spec;
 	int r;
 
 	/* it may have been revoked since the request began */
 	if (!actor_is_still_valid(c, &rq->actor))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
-	r = template_apply(c, &rq->actor, rq->body, &arena, &spec, err);
+	r = template_apply(c, &rq->actor, &asked, &arena, &spec, err);
 	if (r >= 0)
 		r = sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &k->key, ret, err);
 	if (r >= 0 && !*ret)
@@ -302,7 +318,7 @@ static void on_batch_drain(struct request *rq)
 	batch_schedule(b, 0);
 }
 
-static int batch_check(const struct request *rq, struct idempotency_key *key, struct cay_err *err)
+int batch_check(const struct request *rq, struct idempotency_key *key, struct cay_err *err)
 {
 	const struct sandbox_create *asked = rq->body;
 
@@ -318,16 +334,36 @@ static int batch_check(const struct request *rq, struct idempotency_key *key, st
 	return 0;
 }
 
-void op_sandbox_create_many(struct cayd *c, struct request *rq)
+void batch_start(struct cayd *c, struct request *rq, uint64_t count,
+		 const struct field_texts *names, const struct id *snapshot)
 {
 	static const struct request_events events = { .drain = on_batch_drain,
 						      .gone = on_batch_client_gone };
+	struct batch *b = calloc(1, sizeof(*b));
+
+	if (!b) {
+		snapshot_remove_fork(c, snapshot);
+		request_no_memory(rq);
+		return;
+	}
+	*b = (struct batch){
+		.cayd = c, .rq = rq, .count = count, .names = *names, .snapshot = *snapshot
+	};
+	(void)uv_timer_init(&c->loop, &b->timer);
+	b->timer.data = b;
+	rq->data = b;
+	rq->events = &events;
+	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+	batch_schedule(b, 0);
+}
+
+void op_sandbox_create_many(struct cayd *c, struct request *rq)
+{
 	struct sandbox_create_many *body = rq->body;
 	struct idempotency_key none;
 	struct sandbox_create spec;
 	struct sandbox *sb = NULL;
 	struct cay_err err = {};
-	struct batch *b;
 
 	if (!request_bind_group(rq, &body->sandbox.group))
 		return;
@@ -337,16 +373,5 @@ void op_sandbox_create_many(struct cayd *c, struct request *rq)
 	}
 	if (!create_prepare(c, rq, &none, op_sandbox_create_many, &spec, &sb))
 		return;
-	b = calloc(1, sizeof(*b));
-	if (!b) {
-		request_no_memory(rq);
-		return;
-	}
-	*b = (struct batch){ .cayd = c, .rq = rq, .count = body->count };
-	(void)uv_timer_init(&c->loop, &b->timer);
-	b->timer.data = b;
-	rq->data = b;
-	rq->events = &events;
-	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
-	batch_schedule(b, 0);
+	batch_start(c, rq, body->count, &(struct field_texts){}, &(struct id){});
 }

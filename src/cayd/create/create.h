@@ -50,6 +50,14 @@ void creates_run_queue(struct cayd *c);
 				 struct create_turn *turn, struct sandbox **ret,
 				 struct cay_err *err);
 
+/* batch.c, for fork.c: whether rq->body, a struct sandbox_create, can be created several times; and
+ * do so, replying with a stream.  names: one for each, or none; snapshot: of the fork, or no noun.
+ */
+[[nodiscard]] int batch_check(const struct request *rq, struct idempotency_key *key,
+			      struct cay_err *err);
+void batch_start(struct cayd *c, struct request *rq, uint64_t count,
+		 const struct field_texts *names, const struct id *snapshot);
+
 [[nodiscard]] int creates_open(struct cayd *c, struct cay_err *err);
 /* Observer: once the sandbox is not pending any more, the next create can start. */
 void create_slot_release(struct sandbox *sb);

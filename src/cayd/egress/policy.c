@@ -59,8 +59,7 @@ const struct egress_spec *egress_of_tenant(const struct cayd *c, const struct id
 }
 
 /* A copy: the tenant's may be replaced while the create waits. */
-static int egress_copy_spec(const struct egress_spec *from, struct arena *arena,
-			    struct egress_spec *ret)
+int egress_copy_spec(const struct egress_spec *from, struct arena *arena, struct egress_spec *ret)
 {
 	struct field_list one;
 

@@ -23,6 +23,8 @@ const struct egress_presets *egress_get_presets(const struct cayd *c);
 /* Whether a policy of a request or a template can be enforced; field is the member that has it. */
 [[nodiscard]] int egress_policy_check_spec(const struct cayd *c, const struct egress_spec *spec,
 					   const char *field, struct cay_err *err);
+[[nodiscard]] int egress_copy_spec(const struct egress_spec *from, struct arena *arena,
+				   struct egress_spec *ret);
 /* Give a create without a policy the tenant's, or else the node's. */
 [[nodiscard]] int egress_apply_default(const struct cayd *c, const struct id *tenant,
 				       struct sandbox_create *spec, struct arena *arena);

@@ -4,7 +4,7 @@
 /* The table of images, for image.c, image-store.c and prune.c. */
 #include "cayd/image/image.h"
 
-#define IMAGE_ROWS_MAX (IMAGES_MAX + LAYERS_MAX)
+#define IMAGE_ROWS_MAX (IMAGES_MAX + LAYERS_MAX + SNAPSHOT_LAYERS_MAX)
 
 struct images {
 	struct cayd *cayd;
@@ -15,6 +15,7 @@ struct images {
 	struct image_save_waiter *current_waiters, *next_waiters;
 	bool writing;
 	uint64_t prune_due_ns; /* prune.c's, boot clock */
+	size_t prune_next;     /* the same: where it looks first for what has no owner */
 };
 
 /* A row as it is in the file. */
@@ -23,6 +24,7 @@ struct image_stored {
 	struct image_config config;
 	const char *layer;
 	struct id tenant;
+	const char *snapshot_parent; /* in hexadecimal; NULL: it is not a snapshot's */
 };
 
 [[nodiscard]] int images_add(struct images *all, const struct image_stored *s, struct cay_err *err);

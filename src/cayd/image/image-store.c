@@ -9,6 +9,7 @@
 
 #include "base/path.h"
 #include "cayd/image/image-internal.h"
+#include "text/hex.h"
 
 #define FILE_NAME "images.json"
 #define FILE_MAX MIB(64)
@@ -34,6 +35,12 @@ static const struct field image_stored_fields[] = {
 	  .type = FIELD_ID,
 	  .offset = offsetof(struct image_stored, tenant),
 	  .noun = ID_TENANT },
+	{ .name = "snapshot_parent",
+	  .type = FIELD_TEXT,
+	  .offset = offsetof(struct image_stored, snapshot_parent),
+	  .check = CHECK_WORD,
+	  .min = 64,
+	  .max = 64 },
 };
 static const struct field_table image_stored_table = { "StoredImage", "",
 						       sizeof(struct image_stored),
@@ -127,7 +134,12 @@ static int image_file_encode(const struct images *all, struct buf *text)
 	jw_array_begin(&w, "images");
 	for (size_t i = 0; i < all->n; i++) {
 		const struct image *row = all->rows[i];
-		struct image_stored s = { row->info, row->config, row->layer, row->tenant };
+		struct image_stored s = { row->info, row->config, row->layer, row->tenant, NULL };
+		char parent[65];
+
+		hex_encode(row->parent, sizeof(row->parent), parent);
+		if (row->snapshot)
+			s.snapshot_parent = parent;
 
 		field_encode(&image_stored_table, NULL, &s, &w);
 	}

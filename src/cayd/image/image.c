@@ -71,6 +71,9 @@ int images_add(struct images *all, const struct image_stored *s, struct cay_err 
 	    r->arena.full)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
 		return cay_no_memory(err);
+	r->snapshot = s->snapshot_parent;
+	if (r->snapshot && hex_decode(s->snapshot_parent, 64, r->parent, sizeof(r->parent)) < 0)
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", s->snapshot_parent);
 	if (image_digest_parse(r->info.digest, r->digest) < 0)
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", r->info.digest);
 	all->rows[all->n++] = cay_take(r);
@@ -194,7 +197,8 @@ int image_check_create(const struct images *all, const struct id *tenant,
 
 bool image_is_layer_of(const struct image *row, const struct id *tenant)
 {
-	return row->layer && (tenant->noun == ID_NONE || id_eq(&row->tenant, tenant));
+	return row->layer && !row->snapshot &&
+	       (tenant->noun == ID_NONE || id_eq(&row->tenant, tenant));
 }
 
 size_t image_count_layers(const struct images *all, const struct id *tenant)
@@ -206,12 +210,12 @@ size_t image_count_layers(const struct images *all, const struct id *tenant)
 	return n;
 }
 
-static size_t image_count_all_layers(const struct images *all)
+static size_t image_count_all_layers(const struct images *all, bool snapshot)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < all->n; i++)
-		n += all->rows[i]->layer != NULL;
+		n += all->rows[i]->layer && all->rows[i]->snapshot == snapshot;
 	return n;
 }
 
@@ -221,7 +225,8 @@ static int image_check_counts(const struct images *all, const struct id *owner, 
 
 	for (size_t i = 0; i < all->n; i++)
 		owned += image_is_owned_by(all->rows[i], owner);
-	if (all->n - image_count_all_layers(all) >= IMAGES_MAX)
+	if (all->n - image_count_all_layers(all, false) - image_count_all_layers(all, true) >=
+	    IMAGES_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
 	if (owner->noun != ID_NONE && owned >= IMAGES_TENANT)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d images already",
@@ -401,12 +406,16 @@ void image_register(struct images *all, const struct image_entry *as,
 }
 
 /* The limit holds even if the removal that should make room failed. */
-static int image_check_layer_room(const struct images *all, const struct id *tenant,
+static int image_check_layer_room(const struct images *all, const struct image_layer_entry *l,
 				  struct cay_err *err)
 {
-	if (image_count_all_layers(all) >= LAYERS_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", LAYERS_MAX);
-	if (tenant->noun != ID_NONE && image_count_layers(all, tenant) >= LAYERS_TENANT)
+	const struct id *tenant = &l->tenant;
+	int max = l->snapshot ? SNAPSHOT_LAYERS_MAX : LAYERS_MAX;
+
+	if (image_count_all_layers(all, l->snapshot) >= (size_t)max)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", max);
+	if (!l->snapshot && tenant->noun != ID_NONE &&
+	    image_count_layers(all, tenant) >= LAYERS_TENANT)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
 				LAYERS_TENANT);
 	return 0;
@@ -419,13 +428,17 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 	const struct image *below = image_by_digest(all, l->parent);
 	struct image_stored s = { .layer = l->hash, .tenant = l->tenant };
 	struct image_registration n = { .all = all, .added = true, .fn = fn, .arg = arg };
+	char parent[65];
 	struct cay_err err = {};
 	int r = 0;
 
+	hex_encode(l->parent, 32, parent);
+	if (l->snapshot)
+		s.snapshot_parent = parent;
 	if (!below)
 		r = cay_fail(&err, CAY_E_NOT_FOUND, "the parent image of the layer was removed");
 	if (r >= 0)
-		r = image_check_layer_room(all, &l->tenant, &err);
+		r = image_check_layer_room(all, l, &err);
 	if (below && r >= 0) {
 		s.config = below->config;
 		s.info = (struct image_info){ .size_bytes = below->info.size_bytes + l->bytes,
@@ -442,8 +455,9 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 		return;
 	}
 	all->rows[all->n - 1]->unsaved = true;
-	/* the parent is not pruned while a layer exists */
-	for (size_t i = 0; i < all->n; i++)
+	/* the parent is not pruned while a layer exists; of a snapshot, image_is_in_use() says so
+	 */
+	for (size_t i = 0; !l->snapshot && i < all->n; i++)
 		if (memcmp(all->rows[i]->digest, l->parent, 32) == 0)
 			all->rows[i]->info.pulled = false;
 	n.id = s.info.id;
@@ -457,6 +471,14 @@ const struct image *image_find_layer(const struct images *all, const char *hash)
 		    str_eq(all->rows[i]->layer, hash))
 			return all->rows[i];
 	return NULL;
+}
+
+bool image_has_snapshot(const struct images *all, const uint8_t digest[static 32])
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i]->snapshot && memcmp(all->rows[i]->parent, digest, 32) == 0)
+			return true;
+	return false;
 }
 
 void image_mark_used(struct images *all, const uint8_t digest[static 32])

@@ -17,14 +17,17 @@
 #define IMAGES_MAX 1000
 #define LAYERS_MAX 512   /* counted apart: tenants create layers and must not use up images */
 #define LAYERS_TENANT 32 /* of one tenant */
-#define IMAGES_TENANT 64 /* that one tenant owns */
+#define SNAPSHOT_LAYERS_MAX 4096 /* counted apart as well, with those that sandboxes keep */
+#define IMAGES_TENANT 64         /* that one tenant owns */
 
 struct image {
 	struct image_info info; /* texts live in the arena */
 	struct image_config config;
 	uint8_t digest[32];
 	const char *layer; /* hash of its inputs if it is a layer, which no list shows; else NULL */
-	struct id tenant;  /* owner of the layer; none: a template's; of an image: info.tenant */
+	bool snapshot;     /* the layer is a snapshot's (cayd/snapshot), and goes with it */
+	uint8_t parent[32]; /* of that one; else zeros */
+	struct id tenant;   /* owner of the layer; none: a template's; of an image: info.tenant */
 	const char *displaced_name; /* its name until a new image of that name is saved; or NULL */
 	bool removing;
 	bool unsaved; /* not durable: a sandbox of it could lose it */
@@ -74,6 +77,7 @@ struct image_layer_entry {
 	const char *hash;
 	struct id tenant;
 	uint64_t bytes; /* without its parent's */
+	bool snapshot;
 };
 /* Register a layer; it inherits its parent's config. It has no name and is in no list. */
 void image_register_layer(struct images *all, const struct image_layer_entry *l, image_fn *fn,
@@ -87,6 +91,8 @@ bool image_is_hidden(const struct image *row, const struct actor *who);
 uint64_t image_last_used_ns(const struct image *row);
 /* By the hash of its inputs, once it is durable; NULL. */
 const struct image *image_find_layer(const struct images *all, const char *hash);
+/* Whether the layer of a snapshot is over it. */
+bool image_has_snapshot(const struct images *all, const uint8_t digest[static 32]);
 /* A sandbox is created from it; saved later by images_flush(). */
 void image_mark_used(struct images *all, const uint8_t digest[static 32]);
 void images_flush(struct images *all);

@@ -16,6 +16,7 @@ struct prune {
 	uint64_t size;      /* and more, oldest first, while all take more than this; UINT64_MAX: no
 			       limit */
 	uint64_t skipped_ns; /* images used before this have been considered */
+	bool ownerless;      /* remove those that nothing owns, and no others */
 	struct id removing;
 	struct buf out;
 	struct jw reply;
@@ -26,6 +27,8 @@ bool image_is_in_use(struct cayd *c, const struct image *row)
 {
 	const struct image *other;
 
+	if (image_has_snapshot(c->images, row->digest))
+		return true;
 	for (size_t i = 0; (other = image_at(c->images, i)); i++)
 		if (memcmp(other->digest, row->digest, sizeof(row->digest)) == 0 &&
 		    ((!other->info.pulled && !other->layer) || c->hooks->image_is_used(c, other)))
@@ -40,15 +43,29 @@ static bool image_owner_is_gone(struct cayd *c, const struct image *row)
 }
 
 /* Its row can be removed without its files if there is another row of them. */
-static const struct image *prune_find_owner_gone(struct cayd *c)
+static bool image_is_ownerless(struct cayd *c, const struct image *row)
 {
-	const struct image *row;
+	if (row->removing || row->unsaved)
+		return false;
+	if (row->snapshot) /* its snapshot is what owns it */
+		return !image_is_in_use(c, row);
+	return image_owner_is_gone(c, row) &&
+	       (image_count_names(c->images, row->digest) > 1 || !c->hooks->image_is_used(c, row));
+}
 
-	for (size_t i = 0; (row = image_at(c->images, i)); i++)
-		if (!row->removing && !row->unsaved && image_owner_is_gone(c, row) &&
-		    (image_count_names(c->images, row->digest) > 1 ||
-		     !c->hooks->image_is_used(c, row)))
-			return row;
+/* Beginning after the last one: where one cannot be removed, others still are. */
+static const struct image *prune_find_ownerless(struct cayd *c)
+{
+	size_t n = c->images->n;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = (c->images->prune_next + i) % n;
+
+		if (image_is_ownerless(c, c->images->rows[at])) {
+			c->images->prune_next = at + 1;
+			return c->images->rows[at];
+		}
+	}
 	return NULL;
 }
 
@@ -61,7 +78,7 @@ static const struct image *prune_find_oldest(struct cayd *c, uint64_t behind_ns,
 
 	*ret_bytes = 0;
 	for (size_t i = 0; (row = image_at(c->images, i)); i++) {
-		if (row->removing ||
+		if (row->removing || row->snapshot ||
 		    (row->layer ? image_last_used_ns(row) >= before_ns : !row->info.pulled))
 			continue;
 		*ret_bytes += row->layer ? 0 : row->info.size_bytes;
@@ -110,7 +127,10 @@ static void on_prune_image_removed(void *arg, const struct cay_err *outcome, con
 	}
 	if (row)
 		image_set_removing(p->cayd->images, &p->removing, false);
-	prune_continue(p);
+	if (p->ownerless)
+		prune_finish(p); /* the next run begins with another one */
+	else
+		prune_continue(p);
 }
 
 void image_remove_files(struct cayd *c, const struct image *row, keeper_call_fn *fn, void *arg)
@@ -127,10 +147,16 @@ void image_remove_files(struct cayd *c, const struct image *row, keeper_call_fn 
 
 static void prune_continue(struct prune *p)
 {
-	const struct image *row;
+	const struct image *row = p->ownerless ? prune_find_ownerless(p->cayd) : NULL;
 	uint64_t bytes;
 
-	while ((row = prune_find_oldest(p->cayd, p->skipped_ns, p->before_ns, &bytes))) {
+	if (row) {
+		p->removing = row->info.id;
+		image_remove_files(p->cayd, row, on_prune_image_removed, p);
+		return;
+	}
+	while (!p->ownerless &&
+	       (row = prune_find_oldest(p->cayd, p->skipped_ns, p->before_ns, &bytes))) {
 		if (image_last_used_ns(row) >= p->before_ns && bytes <= p->size)
 			break;
 		p->skipped_ns = image_last_used_ns(row);
@@ -170,17 +196,22 @@ static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, 
 	return p;
 }
 
-/* One in a run: a removal that fails is tried again in the next. */
-static bool prune_remove_owner_gone(struct cayd *c)
+/* A removal that fails ends the run. */
+static bool prune_remove_ownerless(struct cayd *c)
 {
-	const struct image *row = prune_find_owner_gone(c);
-	struct prune *p = row ? prune_create(c, NULL, 0, UINT64_MAX) : NULL;
+	const struct image *row;
+	struct prune *p = NULL;
+	bool found = false;
 
+	for (size_t i = 0; !found && (row = image_at(c->images, i)); i++)
+		found = image_is_ownerless(c, row);
+	if (found)
+		p = prune_create(c, NULL, 0, UINT64_MAX);
 	if (p) {
-		p->removing = row->info.id;
-		image_remove_files(c, row, on_prune_image_removed, p);
+		p->ownerless = true;
+		prune_continue(p);
 	}
-	return row;
+	return found;
 }
 
 void prune_run_soon(struct cayd *c)
@@ -201,7 +232,7 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 	images_flush(c->images);
 	if (!keeper_is_up(c->keeper))
 		return;
-	if (prune_remove_owner_gone(c))
+	if (prune_remove_ownerless(c))
 		c->images->prune_due_ns = now + OFTEN_NS;
 	else if (keep || s->images_size)
 		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,

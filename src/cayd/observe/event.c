@@ -296,6 +296,11 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 	event_broadcast(c, NULL, "template", &template_event_table, &e);
 }
 
+void event_send_snapshot(struct cayd *c, const struct snapshot_info *s)
+{
+	event_broadcast(c, &s->tenant, "snapshot", &snapshot_info_table, s);
+}
+
 static void event_record_state(struct sandbox *sb)
 {
 	struct cayd *c = sb->cayd;

@@ -32,6 +32,8 @@ void event_send_ask(struct cayd *c, const struct id *tenant, const struct ask_in
 		    bool answered);
 /* A change of a template, for all followers without a filter. */
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
+/* A snapshot is ready, or was deleted: for all followers of its tenant without a filter. */
+void event_send_snapshot(struct cayd *c, const struct snapshot_info *s);
 /* End the streams of followers whose key or tenant is not valid any more. */
 void events_drop_unauthorized(struct cayd *c);
 /* A tenant is deleted; and at start, forget those of tenants that are. */

@@ -13,6 +13,7 @@
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/tenant.h"
@@ -204,10 +205,11 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 	struct cayd *c = arg;
 	struct cay_err why = {};
 
-	int r = e->id.noun == ID_TEMPLATE  ? template_restore(c, e, &why)
-		: e->id.noun == ID_KEY     ? key_restore(c, e, &why)
-		: e->id.noun == ID_SANDBOX ? kept_key_restore(c, e, &why)
-					   : tenant_restore(c, e, &why);
+	int r = e->id.noun == ID_TEMPLATE   ? template_restore(c, e, &why)
+		: e->id.noun == ID_KEY      ? key_restore(c, e, &why)
+		: e->id.noun == ID_SANDBOX  ? kept_key_restore(c, e, &why)
+		: e->id.noun == ID_SNAPSHOT ? snapshot_restore(c, e, &why)
+					    : tenant_restore(c, e, &why);
 
 	if (r < 0)
 		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);

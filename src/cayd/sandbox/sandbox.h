@@ -97,6 +97,10 @@ struct sandbox {
 		bool has_wanted, under_way;
 	} resize;
 	struct {
+		struct id id;   /* of the snapshot that is made of it; no noun: none */
+		uint64_t bytes; /* of the copy */
+	} snapshot;
+	struct {
 		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
 	} claim;
 	struct {

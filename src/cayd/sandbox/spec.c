@@ -95,6 +95,7 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 		return r;
 	sb->info = (struct sandbox_info){ .id = sb->life.id,
 					  .tenant = *tenant,
+					  .snapshot = spec->snapshot,
 					  .runtime = spec->runtime,
 					  .created_ns = clk_wall_ns(sb->cayd->clk),
 					  .image = sandbox_copy_text(sb, spec->image),
@@ -167,11 +168,13 @@ int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_creat
 			    struct cay_err *err)
 {
 	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
+	    id_eq(&sb->info.snapshot, &spec->snapshot) &&
 	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
 	    sandbox_limits_match_spec(sb, spec) && sandbox_has_same_egress(sb, spec))
 		return 0;
-	return cay_fail_field(err, CAY_E_CONFLICT, "name",
-			      "'%s' is the name of a sandbox with another image, runtime, storage, "
-			      "app_port, egress or limits",
-			      spec->name);
+	return cay_fail_field(
+		err, CAY_E_CONFLICT, "name",
+		"'%s' is the name of a sandbox with another image, snapshot, runtime, storage, "
+		"app_port, egress or limits",
+		spec->name);
 }

@@ -55,6 +55,8 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 		sb->end_detail = sb->failure.msg;
 	}
 	(void)sandbox_apply_event(sb, &ev);
+	if (effect == DO_SNAPSHOT)
+		sb->cayd->hooks->snapshot_copied(sb->cayd, sb, outcome);
 	sandbox_release(sb);
 }
 
@@ -86,6 +88,7 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 	struct effect_call *call = arg, c = *call;
 	struct verb_start_reply started = {};
 	struct verb_remove_reply removed;
+	struct verb_snapshot_reply copied;
 	struct cay_err err = *outcome;
 
 	free(call);
@@ -93,6 +96,10 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 			  (c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING))) {
 		memcpy(&removed, reply, sizeof(removed));
 		sandbox_add_spent(c.sandbox, &removed);
+	}
+	if (!err.code && c.effect == DO_SNAPSHOT) {
+		memcpy(&copied, reply, sizeof(copied));
+		c.sandbox->snapshot.bytes = copied.bytes;
 	}
 	if (!err.code && c.effect == DO_START) {
 		memcpy(&started, reply, sizeof(started));
@@ -168,6 +175,15 @@ static void effect_restore_sandbox(struct sandbox *sb)
 	effect_call_keeper(sb, DO_RESTORE, VERB_RESTORE, &q);
 }
 
+static void effect_copy_sandbox(struct sandbox *sb)
+{
+	struct verb_snapshot q = { .sandbox = sb->info.id,
+				   .generation = sb->life.generation,
+				   .snapshot = sb->snapshot.id };
+
+	effect_call_keeper(sb, DO_SNAPSHOT, VERB_SNAPSHOT, &q);
+}
+
 static const struct {
 	enum verb verb;
 	enum failpoint before;
@@ -181,6 +197,7 @@ static const struct {
 	[DO_REMOVE] = { VERB_REMOVE, FAULT_DELETE_REMOVE },
 	[DO_STOP] = { VERB_STOP, FAULT_STOP_KILL },
 	[DO_RESTORE] = { VERB_RESTORE, FAULT_START_RESTORE },
+	[DO_SNAPSHOT] = { VERB_SNAPSHOT, FAULT_SNAPSHOT_COPY },
 };
 
 static void on_look_reply(void *arg, unsigned status, struct slice body, const struct cay_err *)
@@ -225,6 +242,8 @@ static void effect_begin(struct sandbox *sb, enum life_effect effect)
 		effect_start_sandbox(sb);
 	else if (effect == DO_RESTORE)
 		effect_restore_sandbox(sb);
+	else if (effect == DO_SNAPSHOT)
+		effect_copy_sandbox(sb);
 	else if (effect == DO_CLAIM)
 		claim_start(sb);
 	else if (effect == DO_ENTRYPOINT)

@@ -9,6 +9,7 @@
 #include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/services-check.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/template/pool.h"
 #include "cayd/tenant/quota.h"
 
@@ -204,6 +205,8 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 	const struct template *t;
 
 	*ret = *asked;
+	if (asked->snapshot.noun != ID_NONE && snapshot_apply(c, actor, ret, err) < 0)
+		return -EINVAL;
 	if (row && image_is_hidden(row, actor))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      asked->image);
@@ -257,9 +260,11 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 {
 	if (!d->image)
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.image", "'image' is missing");
-	if (d->name || d->template)
+	if (d->name || d->template || d->snapshot.noun != ID_NONE)
 		return cay_fail_field(err, CAY_E_INVALID,
-				      d->name ? "defaults.name" : "defaults.template",
+				      d->name       ? "defaults.name"
+				      : d->template ? "defaults.template"
+						    : "defaults.snapshot",
 				      "a template cannot set this for every sandbox");
 	if (d->has_registry_auth) /* it would be stored */
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.registry_auth",

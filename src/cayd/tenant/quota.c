@@ -32,7 +32,8 @@ struct quotas quota_get(const struct cayd *c, const struct id *tenant)
 	q.sandboxes = quota_lower(s->max_tenant, q.has_sandboxes, q.sandboxes);
 	q.max_ttl_ms = quota_lower(s->max_ttl_ms, q.has_max_ttl, q.max_ttl_ms);
 	q.uploads_bytes = q.has_uploads ? q.uploads_bytes : s->uploads_size;
-	q.has_sandboxes = q.has_max_ttl = q.has_uploads = true;
+	q.snapshots = q.has_snapshots ? q.snapshots : s->max_snapshots;
+	q.has_sandboxes = q.has_max_ttl = q.has_uploads = q.has_snapshots = true;
 	quota_set_default(&q.has_groups, &q.groups, s->tenant_groups);
 	quota_set_default(&q.has_memory, &q.memory_bytes, s->tenant_memory);
 	quota_set_default(&q.has_cpu, &q.cpu_milli, s->tenant_cpu);
@@ -62,6 +63,18 @@ static void quota_get_ceilings(const struct cayd *c, const struct id *tenant,
 		ceilings_lower(ret, &row->ceilings);
 }
 
+/* With its snapshots, which no sandbox has. */
+static struct tenant_usage quota_get_usage(const struct cayd *c, const struct id *tenant)
+{
+	struct tenant_usage u =
+		sandbox_counts_get_usage(sandboxes_get_counts(c->sandboxes), tenant);
+	uint64_t bytes;
+
+	c->hooks->snapshots_count(c, tenant, &u.snapshots, &bytes);
+	u.disk_bytes += bytes;
+	return u;
+}
+
 void quota_describe(const struct cayd *c, const struct id *tenant, struct tenant_status *ret)
 {
 	struct ceiling_set set;
@@ -69,7 +82,7 @@ void quota_describe(const struct cayd *c, const struct id *tenant, struct tenant
 	quota_get_ceilings(c, tenant, &set);
 	ret->quotas = quota_get(c, tenant);
 	ret->ceilings = ceilings_describe(&set);
-	ret->usage = sandbox_counts_get_usage(sandboxes_get_counts(c->sandboxes), tenant);
+	ret->usage = quota_get_usage(c, tenant);
 }
 
 int quota_bound_create(const struct cayd *c, const struct id *tenant, struct sandbox_create *spec,
@@ -118,8 +131,7 @@ int quota_check_node(const struct cayd *c, const struct grant *less, const struc
 int quota_check_grant(const struct cayd *c, const struct id *tenant, const struct grant *less,
 		      const struct grant *more, struct cay_err *err)
 {
-	struct tenant_usage u =
-		sandbox_counts_get_usage(sandboxes_get_counts(c->sandboxes), tenant);
+	struct tenant_usage u = quota_get_usage(c, tenant);
 	struct grant sum = { u.memory_bytes, u.cpu_milli, u.pids, u.disk_bytes };
 	struct quotas q = quota_get(c, tenant);
 

@@ -49,6 +49,7 @@ static const struct quota_line {
 	QUOTA("disk", QUOTA_BYTES, has_disk, disk_bytes, USED(disk_bytes)),
 	QUOTA("uploads", QUOTA_BYTES, has_uploads, uploads_bytes, NOT_USED),
 	QUOTA("creates per second", QUOTA_COUNT, has_creates, creates_per_s, NOT_USED),
+	QUOTA("snapshots", QUOTA_COUNT, has_snapshots, snapshots, USED(snapshots)),
 	QUOTA("lifetime", QUOTA_MS, has_max_ttl, max_ttl_ms, NOT_USED),
 	CEILING("memory of one sandbox", QUOTA_BYTES, has_memory, memory_bytes),
 	CEILING("cpu of one sandbox", QUOTA_MILLI, has_cpu, cpu_milli),
@@ -154,6 +155,8 @@ static const struct opt quota_rows[] = {
 	  .arg = "SIZE", .help = "Space for uploads" },
 	{ "creates", 0, OPT_U64, offsetof(struct tenant_update, quotas.creates_per_s), .arg = "N",
 	  .help = "Most creates per second" },
+	{ "snapshots", 0, OPT_U64, offsetof(struct tenant_update, quotas.snapshots), .arg = "N",
+	  .help = "Most snapshots" },
 	{ "max-ttl", 0, OPT_DURATION, offsetof(struct tenant_update, quotas.max_ttl_ms),
 	  .arg = "TIME", .help = "Longest lifetime of a sandbox, e.g. 8h" },
 	{ "sandbox-memory", 0, OPT_BYTES, offsetof(struct tenant_update, ceilings.memory_bytes),
@@ -206,13 +209,14 @@ static int cmd_tenant_set_prepare(struct cli *cli, void *args, const struct opt_
 	q->has_uploads = q->uploads_bytes;
 	q->has_creates = q->creates_per_s;
 	q->has_max_ttl = q->max_ttl_ms;
+	q->has_snapshots = q->snapshots;
 	c->has_memory = c->memory_bytes;
 	c->has_cpu = c->cpu_milli;
 	c->has_pids = c->pids;
 	c->has_disk_bytes = c->disk_bytes;
 	u->has_quotas = q->has_sandboxes || q->has_groups || q->has_memory || q->has_cpu ||
 			q->has_pids || q->has_disk || q->has_uploads || q->has_creates ||
-			q->has_max_ttl;
+			q->has_max_ttl || q->has_snapshots;
 	u->has_ceilings = c->has_memory || c->has_cpu || c->has_pids || c->has_disk_bytes;
 	if (cmd_tenant_set_policies(cli, a, err) < 0)
 		return -EINVAL;

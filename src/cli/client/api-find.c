@@ -122,6 +122,8 @@ static const struct api_find_row {
 		       offsetof(struct image_info, digest), offsetof(struct image_info, tenant) },
 	[ID_TEMPLATE] = { OP_TEMPLATE_LIST, "template", offsetof(struct template_info, name),
 			  offsetof(struct template_info, name) },
+	[ID_SNAPSHOT] = { OP_SNAPSHOT_LIST, "snapshot", offsetof(struct snapshot_info, name),
+			  offsetof(struct snapshot_info, name) },
 	[ID_TENANT] = { OP_TENANT_LIST, "tenant", offsetof(struct tenant_info, name),
 			offsetof(struct tenant_info, name) },
 	[ID_KEY] = { OP_KEY_LIST, "key", offsetof(struct key_info, prefix),
@@ -167,6 +169,11 @@ int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_e
 int api_find_template(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
 	return api_find_in_list(a, ID_TEMPLATE, word, ret, err);
+}
+
+int api_find_snapshot(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	return api_find_in_list(a, ID_SNAPSHOT, word, ret, err);
 }
 
 int api_find_tenant(struct api *a, const char *word, struct id *ret, struct cay_err *err)

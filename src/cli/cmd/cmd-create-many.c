@@ -68,21 +68,27 @@ int create_many_send(struct cli *c, const struct sandbox_create_args *a, uint64_
 		     struct cay_err *err)
 {
 	struct sandbox_create_many request = { .sandbox = a->create, .count = count };
-	struct create_outcomes o = { .cli = c };
 	struct api_call call = { .op = OP_SANDBOX_CREATE_MANY,
 				 .request = &request,
-				 .accept = "text/event-stream",
 				 .idempotency_key = a->idempotency_key };
-	auto_http h = HTTP_INIT;
-	uint64_t received;
 	int r = create_request_apply_args(c, a, &request.sandbox, err);
 
+	return r < 0 ? r : create_outcomes_print(c, &call, count, err);
+}
+
+int create_outcomes_print(struct cli *c, struct api_call *call, uint64_t count, struct cay_err *err)
+{
+	struct create_outcomes o = { .cli = c };
+	auto_http h = HTTP_INIT;
+	uint64_t received;
+	int r;
+
+	call->accept = "text/event-stream";
+	r = api_call_open(&c->api, call, &h, err);
 	if (r >= 0)
-		r = api_call_open(&c->api, &call, &h, err);
-	if (r >= 0)
-		r = api_call_receive_head(&c->api, call.op, &h, err);
+		r = api_call_receive_head(&c->api, call->op, &h, err);
 	if (r >= 0 && h.status >= 400)
-		r = api_call_finish(&c->api, call.op, &h, NULL, err);
+		r = api_call_finish(&c->api, call->op, &h, NULL, err);
 	if (r >= 0)
 		r = create_many_receive(&o, &h, err);
 	received = o.created + o.failed;

@@ -9,6 +9,7 @@
 struct create_args {
 	struct sandbox_create_args make;
 	uint64_t count;
+	const char *from; /* a snapshot, or NULL */
 	bool no_wait;
 };
 
@@ -113,6 +114,8 @@ static const struct opt rows[] = {
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.r),
 	  .arg = "NAME=VERSION", .help = "The same for R" },
+	{ "from", 0, OPT_TEXT, offsetof(struct create_args, from), .operand = OPERAND_SNAPSHOT,
+	  .arg = "SNAPSHOT", .help = "Create it with the files of this snapshot instead of IMAGE" },
 	{ "count", 0, OPT_U64, offsetof(struct create_args, count), 1, COUNT_MAX, .arg = "N",
 	  .help = "Create N sandboxes alike; print each id as soon as the sandbox runs" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
@@ -329,8 +332,13 @@ static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_e
 	const struct create_args *a = c->args;
 	struct sandbox_create_args make = a->make;
 	struct sandbox_info made = {};
-	int r = create_request_set_image(&make.create, w, err);
+	int r;
 
+	if (a->from && (w->n_operands || make.create.template))
+		return cay_fail(err, CAY_E_INVALID,
+				"expected one of IMAGE, --template NAME and --from SNAPSHOT");
+	r = a->from ? api_find_snapshot(&c->api, a->from, &make.create.snapshot, err)
+		    : create_request_set_image(&make.create, w, err);
 	if (r < 0)
 		return r;
 	make.create.wait = !a->no_wait;

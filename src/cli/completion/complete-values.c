@@ -68,6 +68,13 @@ static int complete_add_template(void *to, const void *row)
 	return complete_add_name(to, t->name, "", t->defaults.image);
 }
 
+static int complete_add_snapshot(void *to, const void *row)
+{
+	const struct snapshot_info *s = row;
+
+	return s->name ? complete_add_name(to, s->name, "", s->image) : 0;
+}
+
 static int complete_add_tenant(void *to, const void *row)
 {
 	return complete_add_name(to, ((const struct tenant_info *)row)->name, "", "");
@@ -90,6 +97,7 @@ static const struct {
 	[OPERAND_GROUP] = { OP_SANDBOX_LIST, complete_add_group },
 	[OPERAND_IMAGE] = { OP_IMAGE_LIST, complete_add_image },
 	[OPERAND_TEMPLATE] = { OP_TEMPLATE_LIST, complete_add_template },
+	[OPERAND_SNAPSHOT] = { OP_SNAPSHOT_LIST, complete_add_snapshot },
 	[OPERAND_TENANT] = { OP_TENANT_LIST, complete_add_tenant },
 	[OPERAND_KEY] = { OP_KEY_LIST, complete_add_key },
 };

@@ -171,6 +171,10 @@ void service_put_set_defaults(void *put); /* a struct service_put, or one that b
 [[nodiscard]] int create_many_send(struct cli *c, const struct sandbox_create_args *a,
 				   uint64_t count, struct cay_err *err);
 
+/* Send a request whose reply is outcomes of this many creates, and print them the same way. */
+[[nodiscard]] int create_outcomes_print(struct cli *c, struct api_call *call, uint64_t count,
+					struct cay_err *err);
+
 /* Print a struct as one line of JSON. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
 /* End the JSON that w has written to out, and print it. */

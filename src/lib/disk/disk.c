@@ -2,6 +2,7 @@
 #include "disk/disk.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -11,6 +12,8 @@
 #include "disk/disk-internal.h"
 
 #define CP "/usr/bin/cp"
+#define COPY_MS 600000
+#define COPY_ROOM_MIN MIB(1)
 
 static const struct disk_backend *const backends[] = { &disk_btrfs, &disk_ext4, &disk_xfs };
 
@@ -95,6 +98,29 @@ void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t num
 		d->fs->remove(d, dirfd, name, number);
 }
 
+/* -ETIMEDOUT: its owner kills it. */
+static int disk_copy_wait(struct child *c, int *ret_status)
+{
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+	int r;
+
+	do
+		r = poll(&p, 1, COPY_MS);
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		return r < 0 ? -errno : -ETIMEDOUT;
+	return child_wait(c, ret_status);
+}
+
+/* cp says why it failed in words only: see whether there is room for a little more. */
+static int disk_copy_failure(int to)
+{
+	auto_close int fd = openat(to, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int r = fd < 0 || fallocate(fd, 0, 0, COPY_ROOM_MIN) < 0 ? errno : 0;
+
+	return r == ENOSPC || r == EDQUOT ? -ENOSPC : -EIO;
+}
+
 /* cp handles holes, links, owners, attributes and devices, and shares extents if it can. */
 static int disk_copy_files(int from, int to)
 {
@@ -112,8 +138,8 @@ static int disk_copy_files(int from, int to)
 	s.n_fds = 5;
 	r = child_start(&s, &child, NULL);
 	if (r >= 0)
-		r = child_wait(&child, &status);
-	return r < 0 ? r : status ? -EIO : 0;
+		r = disk_copy_wait(&child, &status);
+	return r < 0 ? r : status ? disk_copy_failure(to) : 0;
 }
 
 int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir, const char *to,

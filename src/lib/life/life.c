@@ -391,6 +391,14 @@ static void life_on_looked(struct life_out *out, const struct life_event *ev, ui
 		life_on_idle(out, ev->may_stop, now);
 }
 
+/* A worker that died may have left it frozen. */
+static void life_on_snapshot_done(struct life_out *out, enum life_outcome outcome)
+{
+	out->notify = true;
+	if (outcome != LIFE_OK && life_is_up(&out->next))
+		life_begin_effect(out, life_effect_for_state[out->next.state]);
+}
+
 static void life_on_effect_done(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
 	struct life *l = &out->next;
@@ -410,6 +418,8 @@ static void life_on_effect_done(struct life_out *out, const struct life_event *e
 		life_begin_effect(out, DO_REMOVE);
 	else if (l->state == SB_STOPPING && ev->effect != DO_STOP)
 		life_begin_stopping(out, now);
+	else if (ev->effect == DO_SNAPSHOT)
+		life_on_snapshot_done(out, ev->outcome);
 	else if (l->state == SB_STOPPING || l->state == SB_STOPPED)
 		life_on_stopped(out, ev->outcome, now);
 	else if (l->state == SB_STARTING)
@@ -468,6 +478,17 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 		out->sync = true; /* or a crash finds processes of one that is stopped */
 		life_begin_effect(out, DO_RESTORE);
 	}
+}
+
+static void life_snapshot(struct life_out *out)
+{
+	const struct life *l = &out->next;
+
+	if ((!life_is_up(l) && l->state != SB_STOPPED) || l->pending_effect != DO_NOTHING ||
+	    l->retry_ns != LIFE_NEVER)
+		out->refused = CAY_E_STATE;
+	else
+		life_begin_effect(out, DO_SNAPSHOT);
 }
 
 /* While it is stopped, its times are durations. */
@@ -654,7 +675,8 @@ static bool life_event_is_request(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
 	       kind == LIFE_RENEW || kind == LIFE_HOLD || kind == LIFE_ENTER ||
-	       kind == LIFE_CLAIM || kind == LIFE_STOP || kind == LIFE_START;
+	       kind == LIFE_CLAIM || kind == LIFE_STOP || kind == LIFE_START ||
+	       kind == LIFE_SNAPSHOT;
 }
 
 static bool life_refuses_request(const struct life *l, enum life_kind kind)
@@ -663,7 +685,7 @@ static bool life_refuses_request(const struct life *l, enum life_kind kind)
 	if (l->state >= SB_ENDING || l->claimed || (l->warm && kind != LIFE_CLAIM))
 		return true;
 	return life_is_at_rest(l) && kind != LIFE_STOP && kind != LIFE_START &&
-	       (kind != LIFE_EXTEND || l->state != SB_STOPPED);
+	       kind != LIFE_SNAPSHOT && (kind != LIFE_EXTEND || l->state != SB_STOPPED);
 }
 
 static void life_on_gone(struct life_out *out, const struct life_event *ev)
@@ -719,6 +741,9 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		break;
 	case LIFE_START:
 		life_start(out, ev->max_ns, now);
+		break;
+	case LIFE_SNAPSHOT:
+		life_snapshot(out);
 		break;
 	case LIFE_EXTEND:
 		life_extend_ttl(out, ev->until_ns, now);

@@ -53,6 +53,10 @@
  * is counted while the machine is on, in parts that are journaled: neither a reboot nor a wall
  * clock that jumps removes a sandbox early.
  *
+ * A snapshot changes no state.  The keeper freezes the sandbox while it copies; where the outcome
+ *is a failure or unknown, the effect of the state follows, which thaws a running one.  After a
+ *crash the machine is found frozen and the state says running, which leads to the same.
+ *
  * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
  * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
  * through a fault of ours. */
@@ -74,6 +78,7 @@ enum life_effect {
 	DO_STOP,       /* keeper: end every process, keep and sync the files */
 	DO_RESTORE,    /* keeper: cgroups for the files that were kept */
 	DO_LOOK,       /* PID 1: whether clients' work is under way; beside any other effect */
+	DO_SNAPSHOT,   /* keeper: a copy of its files; frozen meanwhile */
 	DO_NUM
 };
 
@@ -124,6 +129,7 @@ enum life_kind {
 	LIFE_RESUME,
 	LIFE_STOP,
 	LIFE_START,    /* a stopped one: max_ns */
+	LIFE_SNAPSHOT, /* of one that runs, is paused or stopped */
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_HOLD,     /* it is not idle until until_ns */

@@ -20,6 +20,7 @@ const struct op_tag op_tags[] = {
 	{ "preset", "Presets", "Rules with a name, for egress policies" },
 	{ "credential", "Credentials", "Secrets that are set in requests outside of sandboxes" },
 	{ "service", "Services", "Long-running programs in a sandbox, restarted when they end" },
+	{ "snapshot", "Snapshots", "The files of sandboxes, kept to create others from" },
 	{ "template", "Templates and pools",
 	  "Templates of sandboxes, and pools of pre-started ones" },
 	{ "image", "Images", "Images to create sandboxes from" },

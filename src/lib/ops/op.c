@@ -44,6 +44,7 @@ const struct op_param op_params[] = {
 	{ "tenant", ID_TENANT, "Id of a tenant" },
 	{ "key", ID_KEY, "Id of a key" },
 	{ "template", ID_TEMPLATE, "Id of a template" },
+	{ "snapshot", ID_SNAPSHOT, "Id of a snapshot" },
 	{ "credential", ID_NONE, "Name of a credential" },
 	{ "ask", ID_ASK, "Id of an ask" },
 	{ "service", ID_NONE, "Name of a service in it" },

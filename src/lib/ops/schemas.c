@@ -58,6 +58,17 @@ static const char *const storages[STORAGE_NUM + 1] = {
 	[STORAGE_READ_ONLY] = "read_only",
 	[STORAGE_NUM] = NULL,
 };
+static const char *const snapshot_states[] = {
+	[SNAPSHOT_CREATING] = "creating",
+	[SNAPSHOT_READY] = "ready",
+	[SNAPSHOT_DELETING] = "deleting",
+	[SNAPSHOT_NUM] = NULL,
+};
+static const char *const snapshot_consistencies[] = {
+	[SNAPSHOT_PAUSED] = "paused",
+	[SNAPSHOT_STOPPED] = "stopped",
+	[SNAPSHOT_NUM_CONSISTENCIES] = NULL,
+};
 static const char *const pull_states[] = {
 	[PULL_ASKING] = "asking", [PULL_PULLING] = "pulling", [PULL_UNPACKING] = "unpacking",
 	[PULL_DONE] = "done",     [PULL_FAILED] = "failed",   [PULL_NUM] = NULL,

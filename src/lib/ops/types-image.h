@@ -73,6 +73,43 @@ struct registry_list {
 	struct field_list registries;
 };
 
+enum snapshot_state { SNAPSHOT_CREATING, SNAPSHOT_READY, SNAPSHOT_DELETING, SNAPSHOT_NUM };
+/* What kept its files as they were while they were copied. */
+enum snapshot_consistency { SNAPSHOT_PAUSED, SNAPSHOT_STOPPED, SNAPSHOT_NUM_CONSISTENCIES };
+
+struct snapshot_create {
+	const char *name;
+	struct field_map labels;
+	uint64_t expires_in_ms;
+	bool has_expires;
+};
+
+struct snapshot_info {
+	struct id id, tenant, sandbox;
+	const char *name, *group, *image;
+	unsigned state, consistency;
+	struct field_map labels;
+	uint64_t bytes, created_ns, expires_ns;
+	bool has_bytes, has_expires;
+};
+
+/* The journal's row of one. */
+struct snapshot_record {
+	struct snapshot_info snapshot;
+	bool fork; /* it is removed when its forks are made */
+};
+
+struct snapshot_query {
+	uint64_t limit;
+	const char *cursor, *name;
+	struct id sandbox;
+};
+
+struct snapshot_list {
+	struct field_list snapshots;
+	const char *next_cursor;
+};
+
 struct image_config {
 	struct field_map env;
 	const char *user, *cwd;

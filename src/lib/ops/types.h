@@ -147,6 +147,7 @@ struct sandbox_create {
 	unsigned on_expire, idle_by, wake;
 	bool has_on_expire, has_idle_by, has_wake;
 	const char *template;
+	struct id snapshot; /* no noun: of the image */
 	struct packages packages;
 	unsigned storage;
 	struct field_texts writable;
@@ -170,6 +171,16 @@ struct sandbox_create {
 	const struct egress_spec *template_egress; /* which egress can only narrow, or NULL */
 	bool egress_is_default;                    /* egress is not of the request */
 	const struct id *egress_tenant; /* has the bound of its policy; NULL: its own tenant */
+	bool is_fork;                   /* the snapshot is not of the request */
+};
+
+struct sandbox_fork {
+	uint64_t count;
+	struct field_map labels, env;
+	uint64_t ttl_ms;
+	bool has_ttl;
+	struct field_texts names;
+	bool has_names;
 };
 
 /* Used until the end. */
@@ -209,6 +220,7 @@ void end_judge_as(struct end *end, enum blame blame);
 
 struct sandbox_info {
 	struct id id, tenant;
+	struct id snapshot; /* no noun: of the image */
 	const char *name, *image, *template;
 	unsigned state;
 	struct field_map labels;

@@ -7,6 +7,7 @@
 enum verb_kind {
 	VK_SANDBOX,
 	VK_TENANT,
+	VK_SNAPSHOT,
 	VK_AFTER, /* a sandbox's id, or all zero */
 	VK_U32,
 	VK_U64,

@@ -101,6 +101,13 @@ static const struct verb_field image_commit_fields[] = {
 	{},
 };
 
+static const struct verb_field snapshot_fields[] = {
+	F(snapshot, sandbox, VK_SANDBOX, 0, 0),
+	F(snapshot, generation, VK_U64, 1, UINT64_MAX),
+	F(snapshot, snapshot, VK_SNAPSHOT, 0, 0),
+	{},
+};
+
 static const struct verb_field *const fields[] = {
 #define CAY_VERB(sym, number, name, request, ...) [VERB_##sym] = request##_fields,
 #include "wire/verbs.def"
@@ -157,6 +164,8 @@ static bool verb_field_is_valid(const struct verb_field *f, const uint8_t *at)
 		return verb_id_is_valid(at, ID_SANDBOX);
 	case VK_TENANT:
 		return verb_id_is_valid(at, ID_TENANT);
+	case VK_SNAPSHOT:
+		return verb_id_is_valid(at, ID_SNAPSHOT);
 	case VK_AFTER:
 		return verb_id_is_valid(at, ID_SANDBOX) || verb_id_is_zero(at);
 	case VK_DIGEST:

@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 16
+#define VERB_ABI 17
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -144,6 +144,16 @@ struct verb_image_commit {
 };
 static_assert(sizeof(struct verb_image_commit) == 72);
 
+/* The image's name is the SHA-256 of VERB_SNAPSHOT_NAME with its zero byte, and the id. */
+#define VERB_SNAPSHOT_NAME "cay snapshot"
+struct verb_snapshot {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	struct id snapshot;
+};
+static_assert(sizeof(struct verb_snapshot) == 56);
+
 /* The one message on the socket that VERB_NET returns, with STEER_NUM fds (steer/steer.h).  cayd
  * passes the socket on and never holds the listeners. */
 struct verb_net_message {
@@ -204,6 +214,12 @@ struct verb_image_commit_reply {
 	uint8_t digest[32]; /* of the disk's owner, not of its content */
 };
 static_assert(sizeof(struct verb_image_commit_reply) == 288);
+
+struct verb_snapshot_reply {
+	struct verb_reply reply;
+	uint64_t bytes; /* as a quota counts them; all bits set: not counted */
+};
+static_assert(sizeof(struct verb_snapshot_reply) == 264);
 
 struct verb_list_row {
 	struct id sandbox;

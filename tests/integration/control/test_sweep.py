@@ -49,7 +49,7 @@ class Story:
         """Until something fails.  What it may be from then on: self.may.  end_s: for a delete that nobody may answer."""
         c = self.c
         self.rounds += 1
-        self.box, self.may, self.kept = None, set(), False
+        self.box, self.may, self.kept, self.snapshots = None, set(), False, set()
         try:
             self.box = self.create()
             self.may = {"running", "failed"}
@@ -64,12 +64,19 @@ class Story:
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/limits", {"pids": 300 + self.rounds}))
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
+            self.act("running", self.snapshot)
             self.act("stopped", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/stop"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/start"))
             wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 30)
             self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=end_s))
         except (*GONE, ValueError):
             pass
+
+    def snapshot(self):
+        made = self.c.call("POST", f"/v1/sandboxes/{self.box}/snapshots", {}, timeout_s=30)
+        assert made["state"] == "ready"
+        self.snapshots.add(made["id"])
+        return self.c.get(self.box)
 
     def come(self, patience):
         """Nobody but a daemon that died may keep it from coming or failing."""
@@ -105,6 +112,10 @@ class Story:
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=30).text == "hi\n"
                 assert not self.kept or c.exec(self.box, ["cat", "kept"], timeout_s=30).text == "kept\n"
+        for row in (rows := c.call("GET", "/v1/snapshots")["snapshots"]):  # whole, or none
+            assert row["state"] == "ready"
+            c.call("DELETE", f"/v1/snapshots/{row['id']}")
+        assert self.snapshots <= {row["id"] for row in rows}
         again = self.create()
         assert self.box in (None, again)
         rows = c.call("GET", f"/v1/sandboxes?label=story%3Dstory-{self.rounds}")["sandboxes"]
@@ -117,6 +128,8 @@ class Story:
         assert left["boxes"] == left["sockets"] == [self.bystander] and len(left["ranges"]) == 1, left
         assert all(self.bystander in d for d in left["cgroups"]), left
         assert left["mounts"] == [] and len(left["networks"]) == 1, left
+        wait_for("layers to go", lambda: all((c.state / "images" / "sha256" / d / "rootfs").is_dir() for d in os.listdir(c.state / "images" / "sha256"))
+                 and not os.listdir(c.state / "images" / "tmp"), 30)
         assert c.pid_1(self.bystander) == self.pid
         wait_for("the bystander to go on", lambda: len(numbers(c, self.bystander, self.counting)) > len(before), 20)
         got = numbers(c, self.bystander, self.counting)
@@ -155,20 +168,22 @@ POINTS = {
                    "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done", "stop:synced", "restore:cgroups",
                    "remove:killed", "remove:cgroups", "remove:trashed", "remove:gone", "trash:begun", "trash:disk", "trash:range"],
 }
-# of a build, of a pool and of uploads; test_build.py, test_pool.py and test_uploads.py have the stories of those
+# of a build, of a pool, of snapshots and of uploads; test_build.py, test_pool.py, test_snapshot.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
+SNAPSHOT_POINTS = ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapshot:layer", "snapshot:ready",
+                   "snapshot:frozen", "snapshot:copied", "snapshot:named", "snapshot:thawed"]
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
 # which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
 AGAIN = {p: (1, 2) for p in ("create:started", "create:claim", "start:joined", "start:ran", "remove:killed")}
-PASSES = {"journal": (1, 2, 4, 6, 8), "keeper:message": range(1, 14), **AGAIN}
+PASSES = {"journal": (1, 2, 4, 6, 8), "keeper:message": range(1, 16), **AGAIN}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
          for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
 
 
 def test_no_failpoint_is_left_out():
     there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/lib/base/failpoints.def").read_text(), re.M)
-    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *UPLOAD_POINTS} == set(there)
+    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *UPLOAD_POINTS} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))

@@ -78,7 +78,7 @@ def shape(target):
         parts[3] = "{credential}"
     if len(parts) > 7 and parts[6] == "runs":
         parts[7] = "{run}"
-    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}", "kn": "{kernel}", "ak": "{ask}"}.get(p[:2], p) if len(p) == 26 else p
+    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}", "kn": "{kernel}", "ak": "{ask}", "sn": "{snapshot}"}.get(p[:2], p) if len(p) == 26 else p
                     for p in parts)
 
 
@@ -143,6 +143,12 @@ def walk(me, w):
         me.call("GET", "/v1/sandboxes" + query)
     me.get(box)
     refused("not_found", me, "GET", f"/v1/sandboxes/{absent}")
+    sn = me.call("POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk", "labels": {"a": "b"}, "expires_in_ms": 3600000})["id"]
+    refused("conflict", me, "POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk"})
+    assert me.call("GET", f"/v1/snapshots?name=walk&sandbox={box}&limit=1")["snapshots"][0] == me.call("GET", f"/v1/snapshots/{sn}")
+    assert me.open("POST", f"/v1/sandboxes/{box}/fork", {"count": 2, "labels": {"c": "d"}}).read().count(b"data: ") == 2
+    me.call("DELETE", f"/v1/snapshots/{sn}")
+    refused("not_found", me, "DELETE", f"/v1/snapshots/{sn}")
     for verb in ("pause", "resume", "resume", "stop", "stop", "start", "start"):
         me.call("POST", f"/v1/sandboxes/{box}/{verb}")
     me.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 900000})

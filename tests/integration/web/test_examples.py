@@ -19,7 +19,7 @@ from test_contract import behind, prism, process  # noqa: F401
 from routes import routes
 
 OPENAPI = "/v1/openapi.json"
-NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp"}
+NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "snapshot": "sn"}
 # A kernel's runner, and a program that runs for long.
 PYTHON = shell_fixtures.RUNNER.replace(b"\n", b'\n[ "$1" = -c ] || exec sleep 1000\n', 1)
 
@@ -111,6 +111,7 @@ MAKE = {
     "template": a_template,
     "credential": a_credential,
     "ask": lambda c: "ak" + "0" * 24,
+    "snapshot": lambda c: c.call("POST", c.at("/snapshots"), {})["id"],
 }
 
 

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/snapshot/snapshot.h"
+
+#include "auth/key.h"
+#include "base/failpoint.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/image/image.h"
+#include "cayd/image/prune.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/tenant/quota.h"
+#include "cayd/tenant/tenant.h"
+#include "text/hex.h"
+
+#define TEXT_MAX KIB(64)
+#define POOL_MAX KIB(128)
+#define SWEEP_NS NS_PER_S
+
+struct snapshots {
+	struct snapshot *rows[SNAPSHOTS_MAX];
+	size_t n;
+	uint64_t sweep_ns;
+};
+
+int snapshots_open(struct cayd *c, struct cay_err *err)
+{
+	c->snapshots = calloc(1, sizeof(*c->snapshots));
+	return c->snapshots ? 0 : cay_no_memory(err);
+}
+
+/* The table */
+
+static void snapshot_free(struct snapshot *s)
+{
+	arena_fini(&s->arena);
+	free(s);
+}
+
+static void snapshot_forget(struct snapshot *s)
+{
+	struct snapshots *all = s->cayd->snapshots;
+	size_t i = 0;
+
+	while (all->rows[i] != s)
+		i++;
+	memmove(&all->rows[i], &all->rows[i + 1], (--all->n - i) * sizeof(s));
+	snapshot_free(s);
+}
+
+const struct snapshot *snapshot_at(const struct cayd *c, size_t i)
+{
+	return i < c->snapshots->n ? c->snapshots->rows[i] : NULL;
+}
+
+static struct snapshot *snapshot_find_any(const struct cayd *c, const struct id *id)
+{
+	for (size_t i = 0; i < c->snapshots->n; i++)
+		if (id_eq(&c->snapshots->rows[i]->info.id, id))
+			return c->snapshots->rows[i];
+	return NULL;
+}
+
+bool snapshot_is_visible_to(const struct snapshot *s, const struct actor *by)
+{
+	if (!id_eq(&s->info.tenant, &by->tenant))
+		return false;
+	if (!actor_has_group(by, s->info.group))
+		return false;
+	return s->info.state != SNAPSHOT_DELETING;
+}
+
+struct snapshot *snapshot_find(const struct cayd *c, const struct actor *by, const struct id *id)
+{
+	struct snapshot *s = snapshot_find_any(c, id);
+
+	return s && snapshot_is_visible_to(s, by) ? s : NULL;
+}
+
+bool snapshots_use_image(const struct cayd *c, const uint8_t digest[static 32])
+{
+	for (size_t i = 0; i < c->snapshots->n; i++)
+		if (memcmp(c->snapshots->rows[i]->digest, digest, 32) == 0)
+			return true;
+	return false;
+}
+
+void snapshot_sandbox_changed(struct sandbox *sb)
+{
+	if (life_is_finished(&sb->life) && sb->info.snapshot.noun != ID_NONE)
+		prune_run_soon(sb->cayd);
+}
+
+void snapshots_count(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
+		     uint64_t *ret_bytes)
+{
+	*ret_n = *ret_bytes = 0;
+	for (size_t i = 0; i < c->snapshots->n; i++) {
+		const struct snapshot_info *info = &c->snapshots->rows[i]->info;
+
+		if (info->state == SNAPSHOT_DELETING || !id_eq(&info->tenant, tenant))
+			continue;
+		++*ret_n;
+		*ret_bytes += info->has_bytes ? info->bytes : 0;
+	}
+}
+
+/* As the keeper names the layer. */
+static void snapshot_set_digest(struct snapshot *s)
+{
+	char text[sizeof(VERB_SNAPSHOT_NAME) + sizeof(struct id)] = VERB_SNAPSHOT_NAME;
+
+	memcpy(text + sizeof(VERB_SNAPSHOT_NAME), &s->info.id, sizeof(s->info.id));
+	static_assert(sizeof(s->digest) == KEY_HASH_LEN);
+	key_hash((struct slice){ text, sizeof(text) }, s->digest);
+}
+
+static struct snapshot *snapshot_parse(struct cayd *c, struct slice text, struct cay_err *err)
+{
+	struct snapshot *s = calloc(1, sizeof(*s));
+	struct snapshot_record record = {};
+
+	if (!s) {
+		(void)cay_no_memory(err);
+		return NULL;
+	}
+	s->cayd = c;
+	s->arena = ARENA_INIT(POOL_MAX);
+	if (field_decode_text(&snapshot_record_table, text, &json_control_limits, &s->arena,
+			      &record, err) < 0) {
+		snapshot_free(s);
+		return NULL;
+	}
+	s->info = record.snapshot;
+	s->fork = record.fork;
+	snapshot_set_digest(s);
+	return s;
+}
+
+int snapshot_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
+{
+	struct snapshots *all = c->snapshots;
+	struct snapshot *s = snapshot_parse(c, e->text, err);
+
+	if (!s)
+		return -EINVAL;
+	if (!id_eq(&s->info.id, &e->id) || all->n == SNAPSHOTS_MAX) {
+		snapshot_free(s);
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid snapshot");
+	}
+	if (s->info.state != SNAPSHOT_READY || s->fork) /* it was cut off */
+		s->info.state = SNAPSHOT_DELETING;
+	all->rows[all->n++] = s;
+	return 0;
+}
+
+static int snapshot_encode(const struct snapshot_info *info, bool fork, struct buf *text)
+{
+	struct snapshot_record record = { .snapshot = *info, .fork = fork };
+	struct jw w = jw_to(text);
+
+	field_encode(&snapshot_record_table, NULL, &record, &w);
+	return jw_finish(&w);
+}
+
+static void snapshot_save(struct snapshot *s, db_fn *fn)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct cay_err err = {};
+
+	if (snapshot_encode(&s->info, s->fork, &text) < 0) {
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the snapshot does not fit into the journal");
+		fn(s, &err);
+		return;
+	}
+	db_entry_put(s->cayd->db, &(struct db_entry){ s->info.id, { text.data, text.len } }, fn, s);
+}
+
+/* Remove one */
+
+struct snapshot_removal {
+	struct snapshot *snapshot;
+	snapshot_fn *fn;
+	void *arg;
+	unsigned state; /* that it had before */
+};
+
+static void on_snapshot_row_removed(void *arg, const struct cay_err *outcome)
+{
+	struct snapshot_removal *r = arg;
+	struct snapshot *s = r->snapshot;
+	struct cayd *c = s->cayd;
+
+	s->busy = false;
+	if (outcome->code)
+		s->info.state = r->state;
+	else
+		c->hooks->snapshot_changed(c, &s->info);
+	if (r->fn)
+		r->fn(r->arg, outcome->code ? NULL : s, outcome);
+	if (!outcome->code) {
+		snapshot_forget(s);
+		prune_run_soon(c);
+	}
+	free(r);
+}
+
+void snapshot_remove(struct snapshot *s, snapshot_fn *fn, void *arg)
+{
+	struct snapshot_removal *r = malloc(sizeof(*r));
+	struct cay_err err = {};
+
+	if (!r) {
+		(void)cay_no_memory(&err);
+		if (fn)
+			fn(arg, NULL, &err);
+		return;
+	}
+	*r = (struct snapshot_removal){ s, fn, arg, s->info.state };
+	s->info.state = SNAPSHOT_DELETING;
+	s->busy = true;
+	db_entry_delete(s->cayd->db, &s->info.id, on_snapshot_row_removed, r);
+}
+
+void snapshot_remove_fork(struct cayd *c, const struct id *id)
+{
+	struct snapshot *s = snapshot_find_any(c, id);
+
+	if (s && s->fork)
+		s->info.state = SNAPSHOT_DELETING; /* by the next sweep, which repeats it */
+}
+
+static void on_snapshot_files_removed(void *arg, const struct cay_err *outcome, const void *,
+				      int fd)
+{
+	struct snapshot *s = arg;
+
+	cay_closep(&fd);
+	s->busy = false;
+	if (!outcome->code)
+		snapshot_remove(s, NULL, NULL);
+	else if (outcome->code != CAY_E_UNAVAILABLE)
+		log_warn(&s->cayd->log, "files of a snapshot may be left, will retry: %s",
+			 outcome->msg);
+}
+
+/* What has no row of a layer may have files, of which only its own row tells. */
+static void snapshot_continue_removal(struct snapshot *s)
+{
+	struct verb_image_remove q = {};
+
+	if (image_by_digest(s->cayd->images, s->digest)) {
+		snapshot_remove(s, NULL, NULL);
+		return;
+	}
+	if (!keeper_is_up(s->cayd->keeper))
+		return;
+	memcpy(q.digest, s->digest, sizeof(q.digest));
+	s->busy = true;
+	keeper_call_for(s->cayd->keeper, &s->info.tenant, VERB_IMAGE_REMOVE, &q,
+			on_snapshot_files_removed, s);
+}
+
+void snapshots_sweep(struct cayd *c, uint64_t now)
+{
+	struct snapshots *all = c->snapshots;
+	uint64_t wall = clk_wall_ns(c->clk);
+
+	if (now < all->sweep_ns)
+		return;
+	all->sweep_ns = now + SWEEP_NS;
+	for (size_t i = 0; i < all->n; i++) {
+		struct snapshot *s = all->rows[i];
+
+		if (s->busy || s->info.state == SNAPSHOT_CREATING)
+			continue;
+		if (s->info.state == SNAPSHOT_DELETING)
+			snapshot_continue_removal(s);
+		else if ((s->info.has_expires && wall >= s->info.expires_ns) ||
+			 !tenant_exists(c, &s->info.tenant))
+			snapshot_remove(s, NULL, NULL);
+	}
+}
+
+/* Make one */
+
+static void snapshot_finish(struct snapshot *s, const struct cay_err *err)
+{
+	snapshot_fn *fn = cay_take(s->fn);
+
+	s->busy = false;
+	if (err->code)
+		s->info.state = SNAPSHOT_DELETING;
+	else
+		s->cayd->hooks->snapshot_changed(s->cayd, &s->info);
+	s->cayd->snapshots->sweep_ns = 0;
+	if (fn)
+		fn(s->arg, err->code ? NULL : s, err);
+}
+
+static int snapshot_hit(enum failpoint at, struct cay_err *err)
+{
+	return failpoint_hit(at) < 0 ? cay_fail(err, CAY_E_INTERNAL, "failpoint") : 0;
+}
+
+static void on_snapshot_ready_saved(void *arg, const struct cay_err *outcome)
+{
+	struct cay_err err = *outcome;
+
+	if (!err.code)
+		(void)snapshot_hit(FAULT_SNAPSHOT_READY, &err);
+	snapshot_finish(arg, &err);
+}
+
+static void on_snapshot_layer_saved(void *arg, const struct image *row, const struct cay_err *why)
+{
+	struct snapshot *s = arg;
+	struct cay_err err = *why;
+
+	if (row)
+		(void)snapshot_hit(FAULT_SNAPSHOT_LAYER, &err);
+	if (err.code) {
+		snapshot_finish(s, &err);
+		return;
+	}
+	s->info.state = SNAPSHOT_READY;
+	snapshot_save(s, on_snapshot_ready_saved);
+}
+
+void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome)
+{
+	struct snapshot *s = snapshot_find_any(c, &sb->snapshot.id);
+	struct cay_err err = *outcome;
+	char hash[65];
+
+	sb->snapshot.id = (struct id){};
+	if (!s)
+		return;
+	if (!err.code)
+		(void)snapshot_hit(FAULT_SNAPSHOT_MADE, &err);
+	if (err.code) {
+		snapshot_finish(s, &err);
+		return;
+	}
+	s->info.has_bytes = sb->snapshot.bytes != UINT64_MAX;
+	s->info.bytes = s->info.has_bytes ? sb->snapshot.bytes : 0;
+	hex_encode(s->digest, sizeof(s->digest), hash);
+	image_register_layer(c->images,
+			     &(struct image_layer_entry){ .parent = s->parent,
+							  .digest = s->digest,
+							  .hash = hash,
+							  .tenant = s->info.tenant,
+							  .bytes = s->info.bytes,
+							  .snapshot = true },
+			     on_snapshot_layer_saved, s);
+}
+
+static void on_snapshot_row_saved(void *arg, const struct cay_err *outcome)
+{
+	struct snapshot *s = arg;
+	struct sandbox *sb = sandbox_find(s->cayd->sandboxes, &s->info.sandbox);
+	struct cay_err err = *outcome;
+
+	if (!err.code)
+		(void)snapshot_hit(FAULT_SNAPSHOT_WANTED, &err);
+	if (!err.code && !sb)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
+	if (!err.code && sb) {
+		/* its outcome may come at once */
+		sb->snapshot.id = s->info.id;
+		s->info.consistency =
+			sb->life.state == SB_STOPPED ? SNAPSHOT_STOPPED : SNAPSHOT_PAUSED;
+		memcpy(s->parent, sb->image, sizeof(s->parent));
+		if (sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_SNAPSHOT })) {
+			sb->snapshot.id = (struct id){};
+			(void)sandbox_fail_state(sb, &err);
+		}
+	}
+	if (err.code)
+		snapshot_finish(s, &err);
+}
+
+static int snapshot_check_name(const struct cayd *c, const struct id *tenant, const char *name,
+			       struct cay_err *err)
+{
+	for (size_t i = 0; name && i < c->snapshots->n; i++) {
+		const struct snapshot_info *info = &c->snapshots->rows[i]->info;
+
+		if (info->name && info->state != SNAPSHOT_DELETING && str_eq(info->name, name) &&
+		    id_eq(&info->tenant, tenant))
+			return cay_fail_field(err, CAY_E_CONFLICT, "name",
+					      "there is a snapshot of the name '%s'", name);
+	}
+	return 0;
+}
+
+static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
+{
+	const struct id *tenant = &sb->info.tenant;
+	struct grant more = { .disk_bytes = sb->usage.disk_known ? sb->usage.disk_bytes : 0 };
+	uint64_t n, bytes, max = quota_get(c, tenant).snapshots;
+
+	snapshots_count(c, tenant, &n, &bytes);
+	if (n >= max) {
+		(void)cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu snapshots",
+			       (unsigned long long)n);
+		cay_err_hint(err, "delete some of them, or raise the quota 'snapshots'");
+		return -ENOSR;
+	}
+	if (c->snapshots->n == SNAPSHOTS_MAX)
+		return cay_fail(err, CAY_E_CAPACITY, "this node already has %d snapshots",
+				SNAPSHOTS_MAX);
+	if (quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0)
+		return -ENOSR;
+	return node_space_check_disk(c, err);
+}
+
+static int snapshot_check_sandbox(const struct sandbox *sb, struct cay_err *err)
+{
+	unsigned state = sb->life.state;
+
+	if (sandbox_is_in_memory(sb)) {
+		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
+		cay_err_hint(err, "create one with storage 'disk'");
+		return -ENOTSUP;
+	}
+	if (state != SB_RUNNING && state != SB_PAUSED && state != SB_STOPPED)
+		return sandbox_fail_state(sb, err);
+	if (sb->life.pending_effect != DO_NOTHING || sb->life.retry_ns != LIFE_NEVER)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"another change of this sandbox is under way; try again");
+	return 0;
+}
+
+int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_create *want,
+		   bool fork, snapshot_fn *fn, void *arg, struct cay_err *err)
+{
+	struct snapshot_info info = { .tenant = sb->info.tenant,
+				      .sandbox = sb->info.id,
+				      .name = want->name,
+				      .group = sb->info.group,
+				      .image = sb->info.image,
+				      .labels = want->labels,
+				      .created_ns = clk_wall_ns(c->clk),
+				      .has_expires = want->has_expires };
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct snapshot *s;
+
+	info.expires_ns = info.created_ns + want->expires_in_ms * NS_PER_MS;
+	if (!keeper_is_up(c->keeper))
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
+	if (snapshot_check_sandbox(sb, err) < 0 || labels_check(&want->labels, err) < 0 ||
+	    snapshot_check_name(c, &info.tenant, want->name, err) < 0 ||
+	    snapshot_check_room(c, sb, err) < 0)
+		return -EINVAL;
+	if (id_generate(ID_SNAPSHOT, 0, 0, &info.id) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
+	if (snapshot_encode(&info, fork, &text) < 0)
+		return cay_no_memory(err);
+	s = snapshot_parse(c, (struct slice){ text.data, text.len }, err);
+	if (!s)
+		return -EINVAL;
+	s->fn = fn;
+	s->arg = arg;
+	s->busy = true;
+	c->snapshots->rows[c->snapshots->n++] = s;
+	db_entry_put(c->db, &(struct db_entry){ info.id, { text.data, text.len } },
+		     on_snapshot_row_saved, s);
+	return 0;
+}
+
+/* Use one */
+
+int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_create *spec,
+		   struct cay_err *err)
+{
+	const struct snapshot *s = snapshot_find(c, by, &spec->snapshot);
+	const struct image *layer = s ? image_by_digest(c->images, s->digest) : NULL;
+
+	if (!spec->is_fork && (spec->image || spec->template))
+		return cay_fail_field(err, CAY_E_INVALID, "snapshot",
+				      "give one of 'snapshot', 'image' and 'template'");
+	if (spec->packages.python.n || spec->packages.node.n || spec->packages.r.n)
+		return cay_fail_field(err, CAY_E_INVALID, "packages",
+				      "packages are installed over an image, not over a snapshot");
+	if (s && s->info.state == SNAPSHOT_CREATING)
+		return cay_fail_field(err, CAY_E_UNAVAILABLE, "snapshot",
+				      "the snapshot is being created");
+	if (!layer)
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "snapshot",
+				      "there is no such snapshot");
+	spec->image = s->info.image;
+	spec->layer = layer->info.digest;
+	spec->layered = true;
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/failpoint.h"
+#include "keeper/image-store.h"
+#include "keeper/keeper-sandbox.h"
+#include "unpack/digest.h"
+
+#define FREEZE_MS 5000
+
+static int snapshot_digest(const struct id *snapshot, struct digest *ret)
+{
+	static const char what[] = VERB_SNAPSHOT_NAME;
+	struct hash h;
+	int r = hash_init(&h);
+
+	if (r < 0)
+		return r;
+	r = hash_update(&h, what, sizeof(what));
+	r = r < 0 ? r : hash_update(&h, snapshot, sizeof(*snapshot));
+	r = r < 0 ? r : hash_finish(&h, ret);
+	hash_fini(&h);
+	return r;
+}
+
+static int snapshot_copy_frozen(const struct keeper *k, const struct sandbox *sb,
+				const struct digest *d, struct cay_err *err)
+{
+	int r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_wait_frozen(&sb->cgroup, FREEZE_MS, err);
+
+	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_FROZEN);
+	return r < 0 ? r
+		     : image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
+					  /* copy= */ true, err);
+}
+
+/* One that was frozen before stays so: it is paused, or cayd thaws it. */
+static int snapshot_copy(const struct keeper *k, const struct sandbox *sb, const struct digest *d,
+			 struct cay_err *err)
+{
+	bool freeze = sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup);
+	struct cay_err why = {};
+	int r = freeze ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
+
+	if (r >= 0)
+		r = snapshot_copy_frozen(k, sb, d, err);
+	/* also one that may not have been frozen */
+	if (freeze && sandbox_cgroup_freeze(&sb->cgroup, false, &why) < 0 && r >= 0) {
+		*err = why;
+		r = -EIO;
+	}
+	return r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_THAWED);
+}
+
+/*
+ * snapshot: copy the changes of a sandbox as an image, without a process of it running meanwhile.
+ * An attacker who owns cayd can stop any sandbox for as long as the copy takes, and fill the disk
+ * with copies; the files stay in the foreign range and over the image that they were written over.
+ */
+int verb_snapshot(const struct keeper *k, const void *request, int, struct verb_result *result,
+		  struct cay_err *err)
+{
+	const struct verb_snapshot *q = request;
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	struct disk_size used = { DISK_UNKNOWN, DISK_UNKNOWN };
+	struct digest d;
+	struct stat st;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	if (r < 0)
+		return r;
+	if (fstatat(b.dir, SANDBOX_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return cay_fail(err, CAY_E_STATE, "%s has no disk: its files are in memory",
+				b.name);
+	if (snapshot_digest(&q->snapshot, &d) < 0)
+		return cay_no_memory(err);
+	r = snapshot_copy(k, &b, &d, err);
+	if (r < 0)
+		return r;
+	(void)disk_read_usage(&k->disk, b.dir, SANDBOX_DISK, keeper_sandbox_host_root_id(&b),
+			      &used);
+	result->snapshot.bytes = used.bytes;
+	return 0;
+}

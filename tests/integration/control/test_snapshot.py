@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots and forks: the files of one moment, of one tenant, whatever dies in between."""
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+from conftest import BUILD, tiny
+from test_control import refused, residue
+from test_create_many import ids, outcomes
+from test_full import disk  # noqa: F401
+from test_life import COUNT, clean, linked, numbers, restart
+from test_quota import new_tenant
+from test_stop import TREE, act, own_image, upper
+from test_sweep import SNAPSHOT_POINTS
+from test_tenants import DEFAULT, actor, asks
+
+
+def snapshot(c, box, **body):
+    return c.call("POST", f"/v1/sandboxes/{box}/snapshots", body, timeout_s=120)
+
+
+def listed(c):
+    return c.call("GET", "/v1/snapshots")["snapshots"]
+
+
+def drop(c, sn):
+    return c.call("DELETE", f"/v1/snapshots/{sn}")
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "stopped"])
+def test_the_files_of_one_moment(daemon, state):
+    own_image(daemon)
+    box = daemon.create("files", env={"X": "y"})
+    assert daemon.exec(box, ["sh", "-c", TREE], user="root").exit_code == 0
+    if state == "paused":
+        act(daemon, box, "pause")
+    if state == "stopped":
+        act(daemon, box, "stop")
+    made = snapshot(daemon, box, name=f"of-{state}", labels={"a": "b"})
+    assert made["state"] == "ready" and made["consistency"] == ("stopped" if state == "stopped" else "paused")
+    assert made["sandbox"] == box and made["image"] == "files" and made["labels"] == {"a": "b"}
+    assert daemon.get(box)["state"] == state
+    daemon.delete(box)
+    of = daemon.create(None, snapshot=made["id"])
+    assert daemon.get(of)["snapshot"] == made["id"] and daemon.get(of)["image"] == "files"
+    done = daemon.exec(of, ["sh", "-c", "echo $X; cat /tmp/t/x; ls /gone; ls /etc/group; stat -c '%a %h' /workspace/d/run; stat -c %u d/random; wc -l <d/e/numbers"])
+    assert done.text.split() == ["x", "new", "751", "2", "1000", "20000"]
+    daemon.delete(of)
+    drop(daemon, made["id"])
+    assert not listed(daemon)
+
+
+def gone(c, n=1):
+    """Only the images that were imported are left, and nothing of a copy."""
+    def only():
+        left = os.listdir(c.state / "images" / "sha256")
+        return len(left) == n and not os.listdir(c.state / "images" / "tmp")
+    wait_for("layers to be pruned", only, 30)
+
+
+def test_a_layer_stays_while_it_is_used(own):
+    box = own.create("tiny")
+    own.exec(box, ["sh", "-c", "echo one >a"])
+    first = snapshot(own, box)["id"]
+    own.delete(box)
+    box = own.create(None, snapshot=first)
+    drop(own, first)
+    refused("not_found", lambda: own.create(None, snapshot=first))
+    own.exec(box, ["sh", "-c", "echo two >b"])
+    restart(own, "cayd")
+    assert own.exec(box, ["cat", "a", "b"]).text == "one\ntwo\n"
+    act(own, box, "stop")
+    second = snapshot(own, box)  # a layer over a layer whose snapshot is gone
+    act(own, box, "start")
+    own.delete(box)
+    cay.let_pass(2.5)  # longer than between two runs of the walk
+    assert len(os.listdir(own.state / "images" / "sha256")) == 3
+    box = own.create(None, snapshot=second["id"])
+    assert own.exec(box, ["cat", "a", "b"]).text == "one\ntwo\n"
+    drop(own, second["id"])
+    own.delete(box)
+    gone(own)
+    clean(own)
+
+
+def test_no_process_runs_while_it_is_copied(daemon):
+    """A program writes the same number to two files, one after the other; in a copy of a moment they differ by one at most."""
+    box = daemon.create("tiny")
+    daemon.exec_detached(box, ["sh", "-c", "mkdir m; i=0; while :; do i=$((i+1)); echo $i >a.new; mv a.new a; echo $i >m/z.new; mv m/z.new m/z; done"])
+    daemon.exec(box, ["sh", "-c", "mkdir k; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i >k/$i; done"])
+    wait_for("it to write", lambda: daemon.exec(box, ["cat", "m/z"]).exit_code == 0, 30)
+    for _ in range(3):
+        made = snapshot(daemon, box)
+        of = daemon.create(None, snapshot=made["id"])
+        a, z = (int(daemon.exec(of, ["cat", name]).text) for name in ("a", "m/z"))
+        assert 0 <= a - z <= 1, (a, z)
+        before = int(daemon.exec(box, ["cat", "a"]).text)
+        wait_for("it to go on", lambda before=before: int(daemon.exec(box, ["cat", "a"]).text) > before, 30)
+        daemon.delete(of)
+        drop(daemon, made["id"])
+    daemon.delete(box)
+
+
+def everywhere(top, what):
+    """Files below a directory that have these bytes in their content, name, target or attributes."""
+    found = []
+    for at, dirs, files in os.walk(top):
+        for name in (*dirs, *files):
+            path = os.path.join(at, name)
+            if os.path.islink(path):
+                data = os.readlink(path).encode()
+            elif os.path.isfile(path):
+                data = pathlib.Path(path).read_bytes()
+            else:
+                data = b""
+            data += b"".join(os.getxattr(path, x, follow_symlinks=False) for x in os.listxattr(path, follow_symlinks=False))
+            if what in data or what in name.encode():
+                found.append(path)
+    return found
+
+
+def test_no_secret_is_in_it(daemon):
+    """What a sandbox is given and never wrote to its disk is not part of it."""
+    secret = "canary" + os.urandom(8).hex()
+    box = daemon.create("tiny", env={"SECRET": secret}, labels={"of": secret}, entrypoint=["sh", "-c", f"A={secret}; sleep 1000"])
+    wait_for("its entrypoint", lambda: daemon.get(box).get("entry"), 30)
+    token = daemon.call("POST", f"/v1/sandboxes/{box}/token", {})["token"]
+    daemon.exec(box, ["sh", "-c", "cat >/dev/shm/x; echo $SECRET >/dev/shm/y"], stdin=secret)
+    daemon.exec_detached(box, ["sh", "-c", f"B={secret}; sleep 1000"], env={"C": secret})
+    daemon.exec(box, ["sh", "-c", "echo public >a"])
+    made = snapshot(daemon, box)
+    layers = daemon.state / "images" / "sha256"
+    assert everywhere(layers, b"public")  # it would be found
+    for text in (secret, token):
+        assert not everywhere(layers, text.encode()), text
+    of = daemon.create(None, snapshot=made["id"])
+    seen = daemon.exec(of, ["sh", "-c", f"env; cat /proc/*/environ /proc/*/cmdline; ls /dev/shm; grep -rl {secret[:10]} /etc /root /tmp /run /workspace /home"])
+    assert secret not in seen.text and daemon.get(of)["labels"] == {}
+    for name in (box, of):
+        daemon.delete(name)
+    drop(daemon, made["id"])
+
+
+def test_another_tenant_finds_nothing(daemon):
+    """A snapshot of another tenant looks like one that never was, to every operation that names one."""
+    _, mine = new_tenant(daemon)
+    _, other = new_tenant(daemon)
+    box = mine.create("tiny")
+    sn = snapshot(mine, box, name="mine")["id"]
+    digest = "sha256:" + hashlib.sha256(b"cay snapshot\0" + cay_id(sn)).hexdigest()
+    assert (daemon.state / "images" / "sha256" / digest[7:]).is_dir()
+    absent = "sn" + "0" * 23 + "1"
+    own = other.create("tiny")
+
+    def said(c, method, path, body=None):
+        with pytest.raises(ApiError) as e:
+            c.call(method, path, body)
+        return e.value.status, e.value.code, words(e.value).replace(sn, "ID").replace(absent, "ID")
+
+    for method, path, body in (("GET", "/v1/snapshots/{}", None), ("DELETE", "/v1/snapshots/{}", None), ("POST", "/v1/sandboxes", "snapshot")):
+        asked = [said(other, method, path.format(i), {body: i} if body else None) for i in (sn, absent)]
+        assert asked[0] == asked[1] and asked[0][:2] == (404, "not_found"), asked
+    for image in (digest, digest[7:]):
+        assert said(other, "POST", "/v1/sandboxes", {"image": image})[0] == 404
+        assert said(mine, "POST", "/v1/sandboxes", {"image": image})[0] == 404  # a layer has no name
+    assert not other.call("GET", "/v1/snapshots")["snapshots"] and not other.call("GET", f"/v1/snapshots?sandbox={box}")["snapshots"]
+    for what in ("snapshots", "fork"):
+        assert said(other, "POST", f"/v1/sandboxes/{box}/{what}", {})[0] == 404
+    assert snapshot(other, own, name="mine")["name"] == "mine"  # names are of a tenant
+    refused("conflict", lambda: snapshot(mine, box, name="mine"))
+    assert [s["id"] for s in mine.call("GET", "/v1/snapshots?name=mine")["snapshots"]] == [sn]
+    for c, name in ((mine, box), (other, own)):
+        c.delete(name)
+        drop(c, listed(c)[0]["id"])
+
+
+def words(e):
+    return json.loads(e.body)["error"]["message"]
+
+
+def test_another_group_finds_nothing(daemon):
+    box = daemon.create("tiny", group="alice")
+    sn = snapshot(daemon, box)["id"]
+    for group, finds in (("alice", True), ("bob", False)):
+        key = daemon.call("POST", "/v1/keys", {"tenant": DEFAULT, "name": group, "scope": "write", "group": group})
+        who, said = daemon.edge(f"{actor('write', DEFAULT, key['key']['id'])} {group}", key["secret"]), []
+        for method, path, body in (("GET", f"/v1/snapshots/{sn}", None), ("POST", "/v1/sandboxes", {"snapshot": sn}), ("DELETE", f"/v1/snapshots/{sn}", None)):
+            if method != "DELETE" or not finds:
+                reply = who.open(method, path, body)
+                reply.read()
+                said.append(reply.status)
+        assert said == ([200, 201] if finds else [404] * 3) and len(listed(who)) == finds
+    daemon.call("DELETE", "/v1/sandboxes?group=alice")
+    drop(daemon, sn)
+
+
+def cay_id(text):
+    """The 16 bytes of an id: its noun's number, then 24 digits of five bits."""
+    value = 0
+    for digit in text[2:]:
+        value = value * 32 + "0123456789abcdefghjkmnpqrstvwxyz".index(digit)
+    return bytes([NOUN]) + value.to_bytes(15)
+
+
+NOUN = 7  # of a snapshot, by its row in nouns.def
+
+
+def fork(c, box, key=None, **body):
+    reply = c.open("POST", f"/v1/sandboxes/{box}/fork", body, {"Idempotency-Key": key} if key else {}, 120)
+    if reply.status != 200:
+        raise ApiError(reply.status, reply.read())
+    return outcomes(reply)
+
+
+def test_forks_have_the_files_of_one_moment(own):
+    box = own.create("tiny", env={"X": "y", "Z": "z"}, labels={"a": "b"}, limits={"pids": 77}, name="source", group="g")
+    own.exec(box, ["sh", "-c", "echo here >me; seq 1 1000 >numbers"])
+    rows = fork(own, box, count=20, env={"X": "n"}, labels={"c": "d"}, ttl_ms=3600000)
+    forks = ids(rows)
+    assert len(set(forks)) == 20 and box not in forks and sorted(r["index"] for r in rows) == list(range(20))
+    for r in rows:
+        info = r["sandbox"]
+        assert info["labels"] == {"a": "b", "c": "d"} and info["limits"]["pids"] == 77 and "name" not in info and info["group"] == "g"
+    own.exec(box, ["sh", "-c", "echo later >me"])
+    for of in forks[:3]:
+        assert own.exec(of, ["sh", "-c", "cat me; wc -l <numbers; echo $X$Z; hostname; echo $$ >me"]).text.split() == ["here", "1000", "nz", of]
+    assert own.exec(forks[3], ["cat", "me"]).text == "here\n"
+    wait_for("its snapshot to go", lambda: not listed(own) and not own.call("GET", "/v1/snapshots")["snapshots"], 30)
+    assert len(os.listdir(own.state / "images" / "sha256")) == 2  # the layer is theirs
+    named = fork(own, box, count=2, names=["left", "source"])  # one of them has a name that is taken
+    assert [r.get("sandbox", {}).get("name") or r["error"]["code"] for r in sorted(named, key=lambda r: r["index"])] == ["left", "conflict"]
+    again = [ids(fork(own, box, key="k", count=3)) for _ in range(2)]
+    assert again[0] == again[1] and len(set(again[0])) == 3
+    refused("invalid_argument", lambda: fork(own, box, count=3, names=["a"]))
+    for name in (box, *forks, *ids(named), *again[0]):
+        own.delete(name)
+    gone(own)
+    clean(own)
+
+
+def test_a_fork_connects_no_further_than_its_source(daemon):
+    """Without a policy it goes nowhere, whatever new sandboxes may."""
+    tenant, who = new_tenant(daemon)
+    box = who.create("tiny")
+    daemon.call("POST", f"/v1/tenants/{tenant}", {"egress_default": {"default": "allow"}})
+    (of,) = ids(fork(who, box))
+    policies = [who.call("GET", f"/v1/sandboxes/{name}/egress") for name in (box, of)]
+    assert policies[0]["policy"] == policies[1]["policy"] and policies[0]["digest"] == policies[1]["digest"], policies
+    for name in (box, of):
+        who.delete(name)
+
+
+def test_what_is_refused(own):
+    tenant, who = new_tenant(own, quotas={"snapshots": 2})
+    box, memory = who.create("tiny"), who.create("tiny", storage="memory")
+    refused("unsupported", lambda: snapshot(who, memory))
+    made = [snapshot(who, box)["id"] for _ in range(2)]
+    refused("limit_exceeded", lambda: snapshot(who, box))
+    refused("limit_exceeded", lambda: fork(who, box))
+    assert own.call("GET", f"/v1/tenants/{tenant}")["usage"]["snapshots"] == 2
+    for body in ({"image": "tiny"}, {"template": "none"}, {"packages": {"python": {"x": ""}}}):
+        refused("invalid_argument", lambda body=body: who.call("POST", "/v1/sandboxes", {"snapshot": made[0], **body}))
+    refused("permission_denied", lambda: snapshot(asks(own, "write", tenant, box), box))
+    drop(who, made[0])
+    refused("not_found", lambda: drop(who, made[0]))
+    snapshot(who, box)
+    who.delete(box)
+    refused("wrong_state", lambda: snapshot(who, box))
+    who.delete(memory)
+    for s in listed(who):
+        drop(who, s["id"])
+    gone(own)
+
+
+def test_it_expires(own):
+    box = own.create("tiny")
+    made = snapshot(own, box, expires_in_ms=3000)
+    kept = snapshot(own, box, expires_in_ms=3600000)
+    assert made["expires_at"] > made["created_at"]
+    wait_for("it to expire", lambda: [s["id"] for s in listed(own)] == [kept["id"]], 30)
+    own.delete(box)
+    drop(own, kept["id"])
+    gone(own)
+
+
+def test_as_deep_as_layers_go(own):
+    """Eight layers with the image; one more is refused with words, and the source goes on."""
+    box, made = own.create("tiny"), []
+    for n in range(7):
+        own.exec(box, ["sh", "-c", f"echo {n} >n{n}"])
+        made.append(snapshot(own, box)["id"])
+        own.delete(box)
+        box = own.create(None, snapshot=made[-1])
+    assert own.exec(box, ["sh", "-c", "cat n?"]).text.split() == [str(n) for n in range(7)]
+    with pytest.raises(ApiError) as e:
+        snapshot(own, box)
+    assert e.value.code == "limit_exceeded" and "8 layers" in words(e.value)
+    assert own.exec(box, ["echo", "on"]).text == "on\n"
+    own.delete(box)
+    for sn in made:
+        drop(own, sn)
+    gone(own)
+    clean(own)
+
+
+def test_fifty_times(own):
+    box = own.create("tiny")
+    own.exec(box, ["sh", "-c", "echo here >me"])
+    rows, counts = len(journal(own)), set()
+    for _ in range(50):
+        sn = snapshot(own, box)["id"]
+        of = own.create(None, snapshot=sn)
+        forks = ids(fork(own, of, count=2))
+        assert own.exec(forks[1], ["cat", "me"]).text == "here\n"
+        drop(own, sn)
+        for name in (of, *forks):
+            own.delete(name)
+        left = residue(own)
+        counts.add((len(left["boxes"]), len(left["ranges"]), len(left["cgroups"]), len(left["mounts"])))
+    assert len(counts) == 1, counts
+    gone(own)
+    assert len(journal(own)) == rows and not listed(own)
+    own.delete(box)
+    clean(own)
+
+
+def journal(c):
+    with contextlib.closing(sqlite3.connect(f"file:{c.state}/db/journal.db?mode=ro", uri=True)) as db:
+        try:
+            return db.execute("SELECT id FROM snapshot").fetchall()
+        except sqlite3.OperationalError:  # cayd has it alone
+            return []
+
+
+POINTS = {"cayd": ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapshot:layer", "snapshot:ready"],
+          "cay-keeper": ["snapshot:frozen", "snapshot:copied", "snapshot:named", "snapshot:thawed"]}
+
+
+@pytest.mark.parametrize("how", ["kill", "error"])
+@pytest.mark.parametrize("what", ["snapshot", "fork"])
+@pytest.mark.parametrize("program,point", [(program, point) for program, points in POINTS.items() for point in points])
+def test_cut_off_anywhere(own, program, point, what, how):
+    """There is a whole snapshot or none, and the source is neither frozen nor changed."""
+    box = own.create("tiny")
+    own.exec(box, ["sh", "-c", "echo here >me; seq 1 5000 >numbers"])
+    counting = own.exec_detached(box, COUNT)
+    before = upper(own, box)
+    own.kill_daemon(program)
+    own.env["CAY_FAULT"] = f"{point}={how}"
+    own.start_keeper() if program == "cay-keeper" else own.start_cayd()
+    del own.env["CAY_FAULT"]
+    wait_for("the link", lambda: linked(own), 30)
+    try:
+        done = snapshot(own, box, name="cut") if what == "snapshot" else fork(own, box)
+    except (OSError, ApiError, cay.http.client.HTTPException):
+        done = None
+    if own.daemons[program].poll() is None:
+        own.kill_daemon(program)
+    own.start_keeper() if program == "cay-keeper" else own.start_cayd()
+    wait_for("the link", lambda: linked(own), 30)
+    wait_for("it to go on", lambda: going_on(own, box, counting), 30)
+    assert own.get(box)["state"] == "running" and upper(own, box) == before
+    for s in listed(own):
+        assert s["state"] == "ready" and s["name"] == "cut"
+        of = own.create(None, snapshot=s["id"])
+        assert own.exec(of, ["sh", "-c", "cat me; wc -l <numbers"]).text.split() == ["here", "5000"]
+        own.delete(of)
+        drop(own, s["id"])
+    made = snapshot(own, box, name="cut")  # the name is free
+    drop(own, made["id"])
+    for s in own.call("GET", "/v1/sandboxes?state=live")["sandboxes"]:
+        own.delete(s["id"])
+    assert done is None or how == "error", "cut off, and answered"
+    gone(own)
+    clean(own)
+
+
+def going_on(c, box, counting):
+    before = numbers(c, box, counting)
+    cay.let_pass(0.1)
+    return len(numbers(c, box, counting)) > len(before)
+
+
+def copying(c):
+    """The process that copies, once it does."""
+    for pid in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and pathlib.Path(f"/proc/{pid}/comm").read_text() == "cp\n" and os.listdir(c.state / "images" / "tmp"):
+                return int(pid)
+    return None
+
+
+@pytest.mark.parametrize("who", ["cayd", "cay-keeper", "worker", "cp"])
+def test_one_dies_while_it_is_copied(own, who):
+    """Its processes stand still then: they go on, and nothing is left of the copy."""
+    box = own.create("tiny")
+    assert own.exec(box, ["sh", "-c", "mkdir d; cd d; dd if=/dev/urandom of=0 bs=1M count=8 2>/dev/null; i=0; while [ $i -lt 40 ]; do i=$((i+1)); cp 0 $i; done"]).exit_code == 0
+    counting = own.exec_detached(box, COUNT)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(snapshot, own, box)
+        wait_for("the copy", lambda: copying(own) or asked.done(), 30)
+        pid = copying(own)
+        assert pid, asked.result()
+        if who in ("cayd", "cay-keeper"):
+            own.kill_daemon(who)
+        else:
+            parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            os.kill(pid if who == "cp" else parent, signal.SIGKILL)
+        with pytest.raises((OSError, ApiError, cay.http.client.HTTPException)):
+            asked.result()
+    if who == "cay-keeper":
+        own.start_keeper()
+    if who == "cayd":
+        own.start_cayd()
+    wait_for("the link", lambda: linked(own), 30)
+    wait_for("it to go on", lambda: going_on(own, box, counting), 30)
+    gone(own)
+    assert not listed(own)
+    made = snapshot(own, box)
+    drop(own, made["id"])
+    own.delete(box)
+    gone(own)
+    clean(own)
+
+
+def test_every_failpoint_of_it_is_here():
+    assert {p for points in POINTS.values() for p in points} == set(SNAPSHOT_POINTS)
+
+
+@pytest.mark.parametrize("names", [["cayd"], ["cay-keeper"], ["cay-keeper", "cayd"]], ids="+".join)
+def test_it_outlives_daemons(own, names):
+    box = own.create("tiny")
+    own.exec(box, ["sh", "-c", "echo here >me"])
+    made = snapshot(own, box, name="kept", labels={"a": "b"})
+    own.delete(box)
+    restart(own, *names)
+    assert listed(own) == [made]
+    of = own.create(None, snapshot=made["id"])
+    assert own.exec(of, ["cat", "me"]).text == "here\n"
+    own.delete(of)
+    drop(own, made["id"])
+    gone(own)
+    clean(own)
+
+
+def test_a_full_disk_leaves_nothing(disk):
+    """No space is left half way through the copy: an error that says so, no part of a copy, and the source goes on."""
+    room = pathlib.Path(BUILD).resolve() / "tests/integration/room.so"
+    with cay.Cay(BUILD, state_top=disk.at, env={"LD_PRELOAD": str(room)}) as c:
+        c.image_import("tiny", tiny())
+        box = c.create("tiny")
+        counting = c.exec_detached(box, COUNT)
+        assert c.exec(box, ["sh", "-c", "mkdir d; for i in 1 2 3 4 5 6 7 8 9; do dd if=/dev/urandom of=d/$i bs=1M count=3; done 2>/dev/null"]).exit_code == 0
+        (disk.at / "filler").write_bytes(b"x" * (16 << 20))
+        refused("disk_full", lambda: snapshot(c, box))
+        wait_for("it to go on", lambda: going_on(c, box, counting), 30)
+        gone(c)
+        assert not listed(c)
+        (disk.at / "filler").unlink()
+        made = snapshot(c, box)
+        drop(c, made["id"])
+        gone(c)
+        c.delete(box)
