@@ -230,9 +230,7 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 	every = !keep || every > SELDOM_NS ? SELDOM_NS : every;
 	c->images->prune_due_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
 	images_flush(c->images);
-	if (!keeper_is_up(c->keeper))
-		return;
-	if (prune_remove_ownerless(c))
+	if (!keeper_is_up(c->keeper) || prune_remove_ownerless(c))
 		c->images->prune_due_ns = now + OFTEN_NS;
 	else if (keep || s->images_size)
 		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,

@@ -42,7 +42,7 @@ static void snapshot_forget(struct snapshot *s)
 
 	while (all->rows[i] != s)
 		i++;
-	memmove(&all->rows[i], &all->rows[i + 1], (--all->n - i) * sizeof(s));
+	memmove(&all->rows[i], &all->rows[i + 1], (--all->n - i) * sizeof(all->rows[0]));
 	snapshot_free(s);
 }
 
@@ -353,6 +353,22 @@ void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *o
 			     on_snapshot_layer_saved, s);
 }
 
+static int snapshot_fail_busy(struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_UNAVAILABLE,
+			"another change of this sandbox is under way; try again");
+}
+
+/* It changed while the row was written. */
+static int snapshot_fail_refused(const struct sandbox *sb, struct cay_err *err)
+{
+	unsigned state = sb->life.state;
+
+	return state == SB_RUNNING || state == SB_PAUSED || state == SB_STOPPED
+		       ? snapshot_fail_busy(err)
+		       : sandbox_fail_state(sb, err);
+}
+
 static void on_snapshot_row_saved(void *arg, const struct cay_err *outcome)
 {
 	struct snapshot *s = arg;
@@ -363,6 +379,8 @@ static void on_snapshot_row_saved(void *arg, const struct cay_err *outcome)
 		(void)snapshot_hit(FAULT_SNAPSHOT_WANTED, &err);
 	if (!err.code && !sb)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
+	if (!err.code && sb && sb->snapshot.id.noun != ID_NONE)
+		(void)snapshot_fail_busy(&err);
 	if (!err.code && sb) {
 		/* its outcome may come at once */
 		sb->snapshot.id = s->info.id;
@@ -371,7 +389,7 @@ static void on_snapshot_row_saved(void *arg, const struct cay_err *outcome)
 		memcpy(s->parent, sb->image, sizeof(s->parent));
 		if (sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_SNAPSHOT })) {
 			sb->snapshot.id = (struct id){};
-			(void)sandbox_fail_state(sb, &err);
+			(void)snapshot_fail_refused(sb, &err);
 		}
 	}
 	if (err.code)
@@ -415,18 +433,13 @@ static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct 
 
 static int snapshot_check_sandbox(const struct sandbox *sb, struct cay_err *err)
 {
-	unsigned state = sb->life.state;
-
 	if (sandbox_is_in_memory(sb)) {
 		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
 		cay_err_hint(err, "create one with storage 'disk'");
 		return -ENOTSUP;
 	}
-	if (state != SB_RUNNING && state != SB_PAUSED && state != SB_STOPPED)
-		return sandbox_fail_state(sb, err);
-	if (sb->life.pending_effect != DO_NOTHING || sb->life.retry_ns != LIFE_NEVER)
-		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"another change of this sandbox is under way; try again");
+	if (!life_can_be_copied(&sb->life))
+		return snapshot_fail_refused(sb, err);
 	return 0;
 }
 

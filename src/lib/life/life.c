@@ -480,12 +480,15 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 	}
 }
 
+bool life_can_be_copied(const struct life *l)
+{
+	return (life_is_up(l) || l->state == SB_STOPPED) && l->pending_effect == DO_NOTHING &&
+	       l->retry_ns == LIFE_NEVER;
+}
+
 static void life_snapshot(struct life_out *out)
 {
-	const struct life *l = &out->next;
-
-	if ((!life_is_up(l) && l->state != SB_STOPPED) || l->pending_effect != DO_NOTHING ||
-	    l->retry_ns != LIFE_NEVER)
+	if (!life_can_be_copied(&out->next))
 		out->refused = CAY_E_STATE;
 	else
 		life_begin_effect(out, DO_SNAPSHOT);

@@ -212,6 +212,8 @@ static inline bool life_is_at_rest(const struct life *l)
 {
 	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
+/* Whether LIFE_SNAPSHOT fits: it runs, is paused or stopped, and nothing is done to it now. */
+bool life_can_be_copied(const struct life *l);
 static inline bool life_is_finished(const struct life *l)
 {
 	return l->state == SB_TERMINATED || l->state == SB_FAILED;

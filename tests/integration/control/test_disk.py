@@ -165,3 +165,26 @@ def test_a_layer_is_as_large_as_what_is_in_it(disk):
     layer, = [r["size_bytes"] for r in rows if r["digest"] == disk.call("GET", f"/v1/templates/{t['id']}")["layer"]]
     assert below + 8 * MIB <= layer < below + 10 * MIB
     disk.call("DELETE", f"/v1/templates/{t['id']}")
+
+
+def test_a_snapshot_on_each_kind(disk):
+    """Its bytes are the tenant's, not the sandbox's; forks have a limit of their own, and all of it comes back."""
+    loopfs.settle(disk.kind, disk.fs)
+    before = loopfs.free(disk.fs)
+    box = disk.create("tiny", limits={"disk_bytes": "32Mi"})
+    assert disk.exec(box, ["dd", "if=/dev/urandom", "of=/workspace/x", "bs=1M", "count=20"]).exit_code == 0
+    os.sync()
+    made = disk.call("POST", f"/v1/sandboxes/{box}/snapshots", {})
+    assert 20 * MIB <= made["bytes"] < 22 * MIB
+    tenant = disk.call("GET", f"/v1/tenants/{made['tenant']}")["usage"]
+    assert tenant["snapshots"] == 1 and tenant["disk_bytes"] == 32 * MIB + made["bytes"]
+    assert usage(disk, box)["disk_bytes"] < 22 * MIB
+    of = disk.call("POST", "/v1/sandboxes", {"snapshot": made["id"], "limits": {"disk_bytes": "16Mi"}})["id"]
+    assert disk.exec(of, ["wc", "-c", "/workspace/x"]).text.split()[0] == str(20 * MIB)
+    layer, = (disk.state / "images" / "sha256").glob("*/disk/upper/workspace/x")
+    assert layer.read_bytes() == (disk.state / "boxes" / box / "disk/upper/workspace/x").read_bytes()
+    assert fill(disk, of) <= 1.01 * 16 * MIB
+    for b in (box, of):
+        disk.delete(b)
+    disk.call("DELETE", f"/v1/snapshots/{made['id']}")
+    wait_for("the space", lambda: before - loopfs.free(disk.fs) < 2 * MIB, 30)

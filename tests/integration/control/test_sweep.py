@@ -129,7 +129,7 @@ class Story:
         assert all(self.bystander in d for d in left["cgroups"]), left
         assert left["mounts"] == [] and len(left["networks"]) == 1, left
         wait_for("layers to go", lambda: all((c.state / "images" / "sha256" / d / "rootfs").is_dir() for d in os.listdir(c.state / "images" / "sha256"))
-                 and not os.listdir(c.state / "images" / "tmp"), 30)
+                 and not list((c.state / "images").glob("tmp/*")), 30)
         assert c.pid_1(self.bystander) == self.pid
         wait_for("the bystander to go on", lambda: len(numbers(c, self.bystander, self.counting)) > len(before), 20)
         got = numbers(c, self.bystander, self.counting)

@@ -146,7 +146,8 @@ def walk(me, w):
     sn = me.call("POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk", "labels": {"a": "b"}, "expires_in_ms": 3600000})["id"]
     refused("conflict", me, "POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk"})
     assert me.call("GET", f"/v1/snapshots?name=walk&sandbox={box}&limit=1")["snapshots"][0] == me.call("GET", f"/v1/snapshots/{sn}")
-    assert me.open("POST", f"/v1/sandboxes/{box}/fork", {"count": 2, "labels": {"c": "d"}}).read().count(b"data: ") == 2
+    assert me.open("POST", f"/v1/sandboxes/{box}/fork", {"count": 2, "labels": {"a": "forked"}}).read().count(b"data: ") == 2
+    me.call("DELETE", "/v1/sandboxes?label=a%3Dforked")
     me.call("DELETE", f"/v1/snapshots/{sn}")
     refused("not_found", me, "DELETE", f"/v1/snapshots/{sn}")
     for verb in ("pause", "resume", "resume", "stop", "stop", "start", "start"):
