@@ -431,10 +431,14 @@ int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 	if (r >= 0)
 		r = copy ? image_work_init_copy(images_fd, &d, &w) : image_work_init(images_fd, &w);
 	r = r < 0 ? r : image_work_take_disk(&w, sandbox_fd, &below, copy);
+	if (r == -ETIMEDOUT || r == -EMLINK)
+		return cay_fail(err, r == -EMLINK ? CAY_E_UNSUPPORTED : CAY_E_TIMEOUT,
+				r == -EMLINK ? "its files cannot be copied, perhaps because paths "
+					       "are longer than 4,095 bytes"
+					     : "its files could not be copied in ten minutes");
 	if (r < 0)
-		return cay_fail_sys(err,
-				    r == -ETIMEDOUT ? CAY_E_TIMEOUT : cay_code_from_disk_errno(r),
-				    -r, "create an image of the disk");
+		return cay_fail_sys(err, cay_code_from_disk_errno(r), -r,
+				    "create an image of the disk");
 	r = image_work_publish(images_fd, &w, &d, err);
 	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_NAMED : FAULT_COMMIT_NAMED);
 }

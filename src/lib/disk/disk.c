@@ -118,7 +118,7 @@ static int disk_copy_failure(int to)
 	auto_close int fd = openat(to, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int r = fd < 0 || fallocate(fd, 0, 0, COPY_ROOM_MIN) < 0 ? errno : 0;
 
-	return r == ENOSPC || r == EDQUOT ? -ENOSPC : -EIO;
+	return r == ENOSPC || r == EDQUOT ? -ENOSPC : -EMLINK;
 }
 
 /* cp handles holes, links, owners, attributes and devices, and shares extents if it can. */

@@ -49,7 +49,8 @@ void disk_close(struct disk *d);
  * Succeeds if there is none. */
 void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number);
 /* A copy under another name, sharing space if the file system can; without a limit.  No
- * process may be writing to the original.  The remains of a failure are left to
+ * process may be writing to the original.  -EMLINK: cp cannot copy these files, -ETIMEDOUT: not in
+ * ten minutes.  The remains of a failure are left to
  * disk_remove() and rmtree_at(). */
 [[nodiscard]] int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to, uint32_t number);

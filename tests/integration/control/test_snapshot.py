@@ -305,6 +305,21 @@ def test_many_at_once(own):
     gone(own)
 
 
+def test_paths_without_end(own):
+    """A tree deeper than a path can name is copied or refused; the sandbox goes on, and nothing is left of it."""
+    box = own.create("tiny")
+    counting = own.exec_detached(box, COUNT)
+    own.exec(box, ["sh", "-c", "i=0; while [ $i -lt 700 ]; do i=$((i+1)); mkdir aaaaaaaa && cd -P aaaaaaaa || exit 3; done; echo deep >a"])
+    try:
+        drop(own, snapshot(own, box)["id"])
+    except ApiError as e:
+        assert e.code == "unsupported" and "4,095 bytes" in words(e)
+    wait_for("it to go on", lambda: going_on(own, box, counting), 30)
+    gone(own)
+    own.delete(box)
+    clean(own)
+
+
 def test_it_expires(own):
     box = own.create("tiny")
     made = snapshot(own, box, expires_in_ms=3000)
