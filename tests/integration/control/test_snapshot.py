@@ -51,7 +51,7 @@ def test_the_files_of_one_moment(daemon, state):
     assert made["state"] == "ready" and made["consistency"] == ("stopped" if state == "stopped" else "paused")
     assert made["sandbox"] == box and made["image"] == "files" and made["labels"] == {"a": "b"}
     assert daemon.get(box)["state"] == state
-    (copy,) = (daemon.state / "images" / "sha256").glob("*/disk/upper")
+    copy = layer(daemon, made["id"]) / "disk/upper"
     assert (copy / "workspace/sparse").stat().st_size == 1 << 40 and (copy / "workspace/sparse").stat().st_blocks < 1000
     assert all(FOREIGN <= os.lstat(os.path.join(at, n)).st_uid < FOREIGN + 65536 for at, dirs, files in os.walk(copy) for n in (*dirs, *files))
     daemon.delete(box)
@@ -122,17 +122,16 @@ def everywhere(top, what):
     """Files below a directory that have these bytes in their content, name, target or attributes."""
     found = []
     for at, dirs, files in os.walk(top):
-        for name in (*dirs, *files):
-            path = os.path.join(at, name)
-            if os.path.islink(path):
-                data = os.readlink(path).encode()
-            elif os.path.isfile(path):
-                data = pathlib.Path(path).read_bytes()
-            else:
-                data = b""
-            data += b"".join(os.getxattr(path, x, follow_symlinks=False) for x in os.listxattr(path, follow_symlinks=False))
-            if what in data or what in name.encode():
-                found.append(path)
+        for path in (os.path.join(at, name) for name in (*dirs, *files)):
+            with contextlib.suppress(FileNotFoundError):  # layers of other tests may be pruned now
+                data = os.path.basename(path).encode()
+                if os.path.islink(path):
+                    data += os.readlink(path).encode()
+                elif os.path.isfile(path):
+                    data += pathlib.Path(path).read_bytes()
+                data += b"".join(os.getxattr(path, x, follow_symlinks=False) for x in os.listxattr(path, follow_symlinks=False))
+                if what in data:
+                    found.append(path)
     return found
 
 
@@ -164,8 +163,8 @@ def test_another_tenant_finds_nothing(daemon):
     _, other = new_tenant(daemon)
     box = mine.create("tiny")
     sn = snapshot(mine, box, name="mine")["id"]
-    digest = "sha256:" + hashlib.sha256(b"cay snapshot\0" + cay_id(sn)).hexdigest()
-    assert (daemon.state / "images" / "sha256" / digest[7:]).is_dir()
+    assert layer(daemon, sn).is_dir()
+    digest = "sha256:" + layer(daemon, sn).name
     absent = "sn" + "0" * 23 + "1"
     own = other.create("tiny")
 
@@ -189,6 +188,10 @@ def test_another_tenant_finds_nothing(daemon):
     for c, name in ((mine, box), (other, own)):
         c.delete(name)
         drop(c, listed(c)[0]["id"])
+
+
+def layer(c, sn):
+    return c.state / "images" / "sha256" / hashlib.sha256(b"cay snapshot\0" + cay_id(sn)).hexdigest()
 
 
 def words(e):
@@ -496,6 +499,8 @@ def test_it_outlives_daemons(own, names):
 
 def test_a_full_disk_leaves_nothing(disk):
     """No space is left half way through the copy: an error that says so, no part of a copy, and the source goes on."""
+    if "asan" in str(BUILD):
+        pytest.skip("nothing can be loaded before ASan")
     room = pathlib.Path(BUILD).resolve() / "tests/integration/room.so"
     with cay.Cay(BUILD, state_top=disk.at, env={"LD_PRELOAD": str(room)}) as c:
         c.image_import("tiny", tiny())
