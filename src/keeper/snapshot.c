@@ -25,26 +25,31 @@ static int snapshot_digest(const struct id *snapshot, struct digest *ret)
 }
 
 static int snapshot_copy_frozen(const struct keeper *k, const struct sandbox *sb,
-				const struct digest *d, struct cay_err *err)
+				const struct digest *d, struct disk_size *used, struct cay_err *err)
 {
 	int r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_wait_frozen(&sb->cgroup, FREEZE_MS, err);
 
 	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_FROZEN);
-	return r < 0 ? r
-		     : image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
-					  /* copy= */ true, err);
+	/* before it is thawed: it may remove its files then */
+	if (r >= 0)
+		r = disk_read_usage(&k->disk, sb->dir, SANDBOX_DISK,
+				    keeper_sandbox_host_root_id(sb), used);
+	if (r < 0 && r != -ENOTSUP)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read how much %s uses", sb->name);
+	return image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
+				  /* copy= */ true, err);
 }
 
 /* One that was frozen before stays so: it is paused, or cayd thaws it. */
 static int snapshot_copy(const struct keeper *k, const struct sandbox *sb, const struct digest *d,
-			 struct cay_err *err)
+			 struct disk_size *used, struct cay_err *err)
 {
 	bool freeze = sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup);
 	struct cay_err why = {};
 	int r = freeze ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
 
 	if (r >= 0)
-		r = snapshot_copy_frozen(k, sb, d, err);
+		r = snapshot_copy_frozen(k, sb, d, used, err);
 	/* also one that may not have been frozen */
 	if (freeze && sandbox_cgroup_freeze(&sb->cgroup, false, &why) < 0 && r >= 0) {
 		*err = why;
@@ -73,13 +78,15 @@ int verb_snapshot(const struct keeper *k, const void *request, int, struct verb_
 	if (fstatat(b.dir, SANDBOX_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return cay_fail(err, CAY_E_STATE, "%s has no disk: its files are in memory",
 				b.name);
+	/* one that runs and looks as if it did not, would be copied while it writes */
+	if ((b.cgroup.v2 >= 0) != (q->running != 0))
+		return cay_fail(err, CAY_E_STATE, "%s has %s", b.name,
+				q->running ? "no cgroup that can be opened" : "a cgroup");
 	if (snapshot_digest(&q->snapshot, &d) < 0)
 		return cay_no_memory(err);
-	r = snapshot_copy(k, &b, &d, err);
+	r = snapshot_copy(k, &b, &d, &used, err);
 	if (r < 0)
 		return r;
-	(void)disk_read_usage(&k->disk, b.dir, SANDBOX_DISK, keeper_sandbox_host_root_id(&b),
-			      &used);
 	result->snapshot.bytes = used.bytes;
 	return 0;
 }

@@ -219,6 +219,31 @@ static size_t image_count_all_layers(const struct images *all, bool snapshot)
 	return n;
 }
 
+static size_t image_count_snapshot_layers(const struct images *all, const struct id *tenant)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += all->rows[i]->snapshot && id_eq(&all->rows[i]->tenant, tenant);
+	return n;
+}
+
+uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *tenant)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct image *row = all->rows[i];
+		const struct image *below =
+			row->snapshot ? image_by_digest(all, row->parent) : NULL;
+
+		/* the size has that of the image below in it */
+		if (row->snapshot && id_eq(&row->tenant, tenant))
+			bytes += row->info.size_bytes - (below ? below->info.size_bytes : 0);
+	}
+	return bytes;
+}
+
 static int image_check_counts(const struct images *all, const struct id *owner, struct cay_err *err)
 {
 	size_t owned = 0;
@@ -414,6 +439,11 @@ static int image_check_layer_room(const struct images *all, const struct image_l
 
 	if (image_count_all_layers(all, l->snapshot) >= (size_t)max)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", max);
+	if (l->snapshot && image_count_snapshot_layers(all, tenant) >= SNAPSHOT_LAYERS_TENANT)
+		return cay_fail(err, CAY_E_LIMIT,
+				"this tenant has %d layers of snapshots already, with those that "
+				"sandboxes keep",
+				SNAPSHOT_LAYERS_TENANT);
 	if (!l->snapshot && tenant->noun != ID_NONE &&
 	    image_count_layers(all, tenant) >= LAYERS_TENANT)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
@@ -435,7 +465,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 	hex_encode(l->parent, 32, parent);
 	if (l->snapshot)
 		s.snapshot_parent = parent;
-	if (!below)
+	if (!below || below->removing)
 		r = cay_fail(&err, CAY_E_NOT_FOUND, "the parent image of the layer was removed");
 	if (r >= 0)
 		r = image_check_layer_room(all, l, &err);

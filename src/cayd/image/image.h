@@ -17,7 +17,8 @@
 #define IMAGES_MAX 1000
 #define LAYERS_MAX 512   /* counted apart: tenants create layers and must not use up images */
 #define LAYERS_TENANT 32 /* of one tenant */
-#define SNAPSHOT_LAYERS_MAX 4096 /* counted apart as well, with those that sandboxes keep */
+#define SNAPSHOT_LAYERS_MAX 1024 /* counted apart as well, with those that sandboxes keep */
+#define SNAPSHOT_LAYERS_TENANT 256
 #define IMAGES_TENANT 64         /* that one tenant owns */
 
 struct image {
@@ -91,6 +92,8 @@ bool image_is_hidden(const struct image *row, const struct actor *who);
 uint64_t image_last_used_ns(const struct image *row);
 /* By the hash of its inputs, once it is durable; NULL. */
 const struct image *image_find_layer(const struct images *all, const char *hash);
+/* Bytes in all layers of a tenant's snapshots, also of those that only sandboxes keep. */
+uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *tenant);
 /* Whether the layer of a snapshot is over it. */
 bool image_has_snapshot(const struct images *all, const uint8_t digest[static 32]);
 /* A sandbox is created from it; saved later by images_flush(). */

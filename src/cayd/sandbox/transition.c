@@ -179,7 +179,8 @@ static void effect_copy_sandbox(struct sandbox *sb)
 {
 	struct verb_snapshot q = { .sandbox = sb->info.id,
 				   .generation = sb->life.generation,
-				   .snapshot = sb->snapshot.id };
+				   .snapshot = sb->snapshot.id,
+				   .running = sb->life.state != SB_STOPPED };
 
 	effect_call_keeper(sb, DO_SNAPSHOT, VERB_SNAPSHOT, &q);
 }

@@ -110,8 +110,9 @@ void op_snapshot_delete(struct cayd *c, struct request *rq)
 
 	if (!s)
 		return;
-	if (s->info.state == SNAPSHOT_CREATING) {
-		request_refuse(rq, CAY_E_UNAVAILABLE, "the snapshot is being created");
+	if (s->busy || s->info.state == SNAPSHOT_CREATING) {
+		request_refuse(rq, CAY_E_UNAVAILABLE,
+			       "another change of the snapshot is under way");
 		return;
 	}
 	q = calloc(1, sizeof(*q));

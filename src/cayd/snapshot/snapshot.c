@@ -92,14 +92,16 @@ void snapshot_sandbox_changed(struct sandbox *sb)
 void snapshots_count(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
 		     uint64_t *ret_bytes)
 {
-	*ret_n = *ret_bytes = 0;
+	*ret_n = 0;
+	*ret_bytes = image_count_snapshot_bytes(c->images, tenant);
 	for (size_t i = 0; i < c->snapshots->n; i++) {
-		const struct snapshot_info *info = &c->snapshots->rows[i]->info;
+		const struct snapshot *s = c->snapshots->rows[i];
 
-		if (info->state == SNAPSHOT_DELETING || !id_eq(&info->tenant, tenant))
+		if (!id_eq(&s->info.tenant, tenant))
 			continue;
-		++*ret_n;
-		*ret_bytes += info->has_bytes ? info->bytes : 0;
+		*ret_n += s->info.state != SNAPSHOT_DELETING;
+		if (s->info.state == SNAPSHOT_CREATING && !image_by_digest(c->images, s->digest))
+			*ret_bytes += s->reserved_bytes;
 	}
 }
 
@@ -161,12 +163,15 @@ static int snapshot_encode(const struct snapshot_info *info, bool fork, struct b
 	return jw_finish(&w);
 }
 
-static void snapshot_save(struct snapshot *s, db_fn *fn)
+/* Its state changes when the row is durable. */
+static void snapshot_save_ready(struct snapshot *s, db_fn *fn)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct snapshot_info info = s->info;
 	struct cay_err err = {};
 
-	if (snapshot_encode(&s->info, s->fork, &text) < 0) {
+	info.state = SNAPSHOT_READY;
+	if (snapshot_encode(&info, s->fork, &text) < 0) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the snapshot does not fit into the journal");
 		fn(s, &err);
 		return;
@@ -303,11 +308,14 @@ static int snapshot_hit(enum failpoint at, struct cay_err *err)
 
 static void on_snapshot_ready_saved(void *arg, const struct cay_err *outcome)
 {
+	struct snapshot *s = arg;
 	struct cay_err err = *outcome;
 
 	if (!err.code)
 		(void)snapshot_hit(FAULT_SNAPSHOT_READY, &err);
-	snapshot_finish(arg, &err);
+	if (!err.code)
+		s->info.state = SNAPSHOT_READY;
+	snapshot_finish(s, &err);
 }
 
 static void on_snapshot_layer_saved(void *arg, const struct image *row, const struct cay_err *why)
@@ -321,8 +329,7 @@ static void on_snapshot_layer_saved(void *arg, const struct image *row, const st
 		snapshot_finish(s, &err);
 		return;
 	}
-	s->info.state = SNAPSHOT_READY;
-	snapshot_save(s, on_snapshot_ready_saved);
+	snapshot_save_ready(s, on_snapshot_ready_saved);
 }
 
 void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome)
@@ -413,8 +420,8 @@ static int snapshot_check_name(const struct cayd *c, const struct id *tenant, co
 static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
 {
 	const struct id *tenant = &sb->info.tenant;
-	struct grant more = { .disk_bytes = sb->usage.disk_known ? sb->usage.disk_bytes : 0 };
-	uint64_t n, bytes, max = quota_get(c, tenant).snapshots;
+	struct grant more = { .disk_bytes = sb->info.limits.disk_bytes };
+	uint64_t n, bytes, left, reserve, max = quota_get(c, tenant).snapshots;
 
 	snapshots_count(c, tenant, &n, &bytes);
 	if (n >= max) {
@@ -426,9 +433,14 @@ static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct 
 	if (c->snapshots->n == SNAPSHOTS_MAX)
 		return cay_fail(err, CAY_E_CAPACITY, "this node already has %d snapshots",
 				SNAPSHOTS_MAX);
-	if (quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0)
+	if (quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0 ||
+	    node_space_check_disk(c, err) < 0)
 		return -ENOSR;
-	return node_space_check_disk(c, err);
+	if (sb->usage.disk_known && node_space_read_disk(c, &left, &reserve) &&
+	    sb->usage.disk_bytes + reserve > left)
+		return cay_fail(err, CAY_E_DISK_FULL,
+				"the node has no room for a copy of its files");
+	return 0;
 }
 
 static int snapshot_check_sandbox(const struct sandbox *sb, struct cay_err *err)
@@ -473,6 +485,7 @@ int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_cre
 		return -EINVAL;
 	s->fn = fn;
 	s->arg = arg;
+	s->reserved_bytes = sb->info.limits.disk_bytes;
 	s->busy = true;
 	c->snapshots->rows[c->snapshots->n++] = s;
 	db_entry_put(c->db, &(struct db_entry){ info.id, { text.data, text.len } },

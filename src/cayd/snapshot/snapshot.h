@@ -23,6 +23,7 @@ struct snapshot {
 	struct snapshot_info info; /* texts live in the arena */
 	bool fork;
 	uint8_t digest[32], parent[32]; /* of its layer; of the image below, while it is created */
+	uint64_t reserved_bytes;        /* while it is created: the most that it can have */
 	bool busy;                      /* a call about it is under way */
 	void (*fn)(void *arg, const struct snapshot *s, const struct cay_err *err);
 	void *arg;

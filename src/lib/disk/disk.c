@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -14,6 +15,7 @@
 #define CP "/usr/bin/cp"
 #define COPY_MS 600000
 #define COPY_ROOM_MIN MIB(1)
+#define COPY_MEMORY_MAX MIB(512)
 
 static const struct disk_backend *const backends[] = { &disk_btrfs, &disk_ext4, &disk_xfs };
 
@@ -121,12 +123,33 @@ static int disk_copy_failure(int to)
 	return r == ENOSPC || r == EDQUOT ? -ENOSPC : -EMLINK;
 }
 
-/* cp handles holes, links, owners, attributes and devices, and shares extents if it can. */
-static int disk_copy_files(int from, int to)
+/* Its memory grows with the names and links of a tree that an attacker has made. */
+static int disk_start_cp(const struct spawn *s, struct child *ret)
 {
-	static const char *const argv[] = {
-		"cp", "-aT", "--reflink=auto", "/proc/self/fd/3/.", "/proc/self/fd/4/.", NULL
-	};
+	struct rlimit was, now;
+	int r;
+
+	if (getrlimit(RLIMIT_AS, &was) < 0)
+		return -errno;
+	now = (struct rlimit){ COPY_MEMORY_MAX, was.rlim_max };
+	if (setrlimit(RLIMIT_AS, &now) < 0)
+		return -errno;
+	r = child_start(s, ret, NULL);
+	return setrlimit(RLIMIT_AS, &was) < 0 ? -errno : r;
+}
+
+/* cp handles holes, links, owners, attributes and devices, and shares extents if it can.  It has
+ * the descriptor of the source's directory, so that a lock on that stays while cp runs, also if
+ * this process is killed. */
+static int disk_copy_files(int lock, int from, int to)
+{
+	static const char *const argv[] = { "cp",
+					    "-dRT",
+					    "--preserve=all",
+					    "--reflink=auto",
+					    "/proc/self/fd/3/.",
+					    "/proc/self/fd/4/.",
+					    NULL };
 	struct spawn s = SPAWN_INIT(CP, argv);
 	auto_child child = CHILD_INIT;
 	int status = 0, r;
@@ -135,8 +158,9 @@ static int disk_copy_files(int from, int to)
 		s.fds[i] = -1;
 	s.fds[3] = from;
 	s.fds[4] = to;
-	s.n_fds = 5;
-	r = child_start(&s, &child, NULL);
+	s.fds[5] = lock;
+	s.n_fds = 6;
+	r = disk_start_cp(&s, &child);
 	if (r >= 0)
 		r = disk_copy_wait(&child, &status);
 	return r < 0 ? r : status ? disk_copy_failure(to) : 0;
@@ -156,5 +180,5 @@ int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir, 
 	if (r < 0)
 		return r;
 	target = disk_open_dir(to_dir, to);
-	return target < 0 ? target : disk_copy_files(source, target);
+	return target < 0 ? target : disk_copy_files(from_dir, source, target);
 }

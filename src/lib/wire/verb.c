@@ -105,6 +105,7 @@ static const struct verb_field snapshot_fields[] = {
 	F(snapshot, sandbox, VK_SANDBOX, 0, 0),
 	F(snapshot, generation, VK_U64, 1, UINT64_MAX),
 	F(snapshot, snapshot, VK_SNAPSHOT, 0, 0),
+	F(snapshot, running, VK_U64, 0, 1),
 	{},
 };
 

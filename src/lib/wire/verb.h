@@ -151,8 +151,9 @@ struct verb_snapshot {
 	struct id sandbox;
 	uint64_t generation;
 	struct id snapshot;
+	uint64_t running; /* 1: it has processes, which are frozen; 0: it is stopped */
 };
-static_assert(sizeof(struct verb_snapshot) == 56);
+static_assert(sizeof(struct verb_snapshot) == 64);
 
 /* The one message on the socket that VERB_NET returns, with STEER_NUM fds (steer/steer.h).  cayd
  * passes the socket on and never holds the listeners. */
