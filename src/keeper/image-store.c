@@ -382,7 +382,6 @@ int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 static int image_work_take_disk(const struct image_work *w, int sandbox_fd,
 				const struct digest *parent, bool copy)
 {
-	auto_close int disk = -EBADF;
 	char hex[DIGEST_HEX_LEN + 1];
 	int r;
 
@@ -393,9 +392,16 @@ static int image_work_take_disk(const struct image_work *w, int sandbox_fd,
 		r = disk_copy(w->disk, sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
 	else
 		r = renameat(sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
-	r = r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_COPIED : FAULT_COMMIT_MOVED);
-	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
-	return disk < 0 ? disk : rmtree_at(disk, "work");
+	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_COPIED : FAULT_COMMIT_MOVED);
+}
+
+/* What overlayfs keeps beside the files. */
+static int image_work_remove_scratch(const struct image_work *w, struct cay_err *err)
+{
+	auto_close int disk = path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
+	int r = disk < 0 ? disk : rmtree_at(disk, "work");
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "create an image of the disk") : 0;
 }
 
 /* Work on a copy is named by its layer, so that image_store_remove() finds what a worker that died
@@ -414,14 +420,26 @@ static int image_work_init_copy(int images_fd, const struct digest *d, struct im
 	return r < 0 ? r : image_work_make_dir(w);
 }
 
+static int image_commit_fail(int r, struct cay_err *err)
+{
+	if (r == -EMLINK)
+		return cay_fail(err, CAY_E_UNSUPPORTED,
+				"its files cannot be copied, perhaps because paths are longer than "
+				"4,095 bytes");
+	if (r == -ETIMEDOUT)
+		return cay_fail(err, CAY_E_TIMEOUT, "its files could not be copied in ten minutes");
+	return cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "create an image of the disk");
+}
+
 int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
-		       const uint8_t parent[static 32], const uint8_t digest[static 32], bool copy,
-		       struct cay_err *err)
+		       const uint8_t parent[static 32], const uint8_t digest[static 32],
+		       const struct image_copy *copy, struct cay_err *err)
 {
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct digest d, below;
-	int r = image_store_read_chain(images_fd, parent, chain);
+	struct cay_err why = {};
+	int thawed, r = image_store_read_chain(images_fd, parent, chain);
 
 	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
@@ -431,15 +449,15 @@ int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 	if (r >= 0)
 		r = copy ? image_work_init_copy(images_fd, &d, &w) : image_work_init(images_fd, &w);
 	r = r < 0 ? r : image_work_take_disk(&w, sandbox_fd, &below, copy);
-	if (r == -ETIMEDOUT || r == -EMLINK)
-		return cay_fail(err, r == -EMLINK ? CAY_E_UNSUPPORTED : CAY_E_TIMEOUT,
-				r == -EMLINK ? "its files cannot be copied, perhaps because paths "
-					       "are longer than 4,095 bytes"
-					     : "its files could not be copied in ten minutes");
+	thawed = copy ? copy->copied(copy->arg, &why) : 0;
 	if (r < 0)
-		return cay_fail_sys(err, cay_code_from_disk_errno(r), -r,
-				    "create an image of the disk");
-	r = image_work_publish(images_fd, &w, &d, err);
+		return image_commit_fail(r, err);
+	if (thawed < 0) {
+		*err = why;
+		return thawed;
+	}
+	r = image_work_remove_scratch(&w, err);
+	r = r < 0 ? r : image_work_publish(images_fd, &w, &d, err);
 	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_NAMED : FAULT_COMMIT_NAMED);
 }
 

@@ -43,11 +43,17 @@ struct image_store_added {
  * -ELOOP when there are more than IMAGE_LAYERS_MAX. */
 [[nodiscard]] int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 					 uint8_t ret[static IMAGE_LAYERS_MAX][32]);
+struct image_copy {
+	/* Called when the files are copied or cannot be: processes may use the disk again. */
+	int (*copied)(void *arg, struct cay_err *err);
+	void *arg;
+};
 /* Turn the disk in box_fd into an image over its parent.  No process may use it.  Succeeds when the
- * image exists already; on failure the disk may be gone.  copy: leave the disk as it is. */
+ * image exists already; on failure the disk may be gone.  copy: leave the disk as it is; or NULL.
+ */
 [[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 				     const uint8_t parent[static 32],
-				     const uint8_t digest[static 32], bool copy,
+				     const uint8_t digest[static 32], const struct image_copy *copy,
 				     struct cay_err *err);
 /* Succeeds when absent, and removes what a copy that was not finished left; CAY_E_STATE when it is
  * the parent of another image. */

@@ -109,7 +109,7 @@ static int keeper_sandbox_commit_image(const struct keeper *k, struct sandbox *s
 	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_KILLED);
 	return r < 0 ? r
 		     : image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
-					  /* copy= */ false, err);
+					  /* copy= */ NULL, err);
 }
 
 /*

@@ -24,9 +24,34 @@ static int snapshot_digest(const struct id *snapshot, struct digest *ret)
 	return r;
 }
 
-static int snapshot_copy_frozen(const struct keeper *k, const struct sandbox *sb,
-				const struct digest *d, struct disk_size *used, struct cay_err *err)
+struct snapshot_source {
+	const struct keeper *keeper;
+	const struct sandbox *sandbox;
+	bool thaw; /* it was frozen for the copy */
+};
+
+static int snapshot_thaw(struct snapshot_source *s, struct cay_err *err)
 {
+	if (!s->thaw)
+		return 0;
+	s->thaw = false;
+	return sandbox_cgroup_freeze(&s->sandbox->cgroup, false, err);
+}
+
+/* Before the copy is durable: that takes as long as the disk is slow. */
+static int on_snapshot_copied(void *arg, struct cay_err *err)
+{
+	int r = snapshot_thaw(arg, err);
+
+	return r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_THAWED);
+}
+
+static int snapshot_copy_frozen(struct snapshot_source *s, const struct digest *d,
+				struct disk_size *used, struct cay_err *err)
+{
+	const struct sandbox *sb = s->sandbox;
+	const struct keeper *k = s->keeper;
+	struct image_copy copy = { on_snapshot_copied, s };
 	int r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_wait_frozen(&sb->cgroup, FREEZE_MS, err);
 
 	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_FROZEN);
@@ -35,27 +60,26 @@ static int snapshot_copy_frozen(const struct keeper *k, const struct sandbox *sb
 		r = disk_read_usage(&k->disk, sb->dir, SANDBOX_DISK,
 				    keeper_sandbox_host_root_id(sb), used);
 	if (r < 0 && r != -ENOTSUP)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read how much %s uses", sb->name);
-	return image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
-				  /* copy= */ true, err);
+		return err->code ? r
+				 : cay_fail_sys(err, CAY_E_INTERNAL, -r, "read how much %s uses",
+						sb->name);
+	return image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte, &copy,
+				  err);
 }
 
 /* One that was frozen before stays so: it is paused, or cayd thaws it. */
 static int snapshot_copy(const struct keeper *k, const struct sandbox *sb, const struct digest *d,
 			 struct disk_size *used, struct cay_err *err)
 {
-	bool freeze = sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup);
+	struct snapshot_source s = { k, sb,
+				     sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup) };
 	struct cay_err why = {};
-	int r = freeze ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
+	int r = s.thaw ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
 
 	if (r >= 0)
-		r = snapshot_copy_frozen(k, sb, d, used, err);
-	/* also one that may not have been frozen */
-	if (freeze && sandbox_cgroup_freeze(&sb->cgroup, false, &why) < 0 && r >= 0) {
-		*err = why;
-		r = -EIO;
-	}
-	return r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_THAWED);
+		r = snapshot_copy_frozen(&s, d, used, err);
+	(void)snapshot_thaw(&s, &why); /* after a failure; also one that may not have been frozen */
+	return r;
 }
 
 /*

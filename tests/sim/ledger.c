@@ -7,7 +7,7 @@ static const char *const effect_names[DO_NUM] = {
 	[DO_NOTHING] = "",        [DO_PREPARE] = "prepare",  [DO_START] = "start",
 	[DO_CLAIM] = "claim",     [DO_ENTRYPOINT] = "entry", [DO_FREEZE] = "freeze",
 	[DO_THAW] = "thaw",       [DO_REMOVE] = "remove",    [DO_STOP] = "stop",
-	[DO_RESTORE] = "restore", [DO_LOOK] = "look",  [DO_SNAPSHOT] = "snapshot",
+	[DO_RESTORE] = "restore", [DO_LOOK] = "look",        [DO_SNAPSHOT] = "snapshot",
 };
 static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",      [LIFE_END] = "end",
@@ -15,7 +15,7 @@ static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend",  [LIFE_RENEW] = "renew",
 	[LIFE_ENTER] = "enter",       [LIFE_LEAVE] = "leave",    [LIFE_CLAIM] = "take",
 	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts", [LIFE_STOP] = "stop",
-	[LIFE_START] = "start",       [LIFE_HOLD] = "hold", [LIFE_SNAPSHOT] = "snapshot",
+	[LIFE_START] = "start",       [LIFE_HOLD] = "hold",      [LIFE_SNAPSHOT] = "snapshot",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",

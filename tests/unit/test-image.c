@@ -369,7 +369,7 @@ static void a_disk_becomes_a_layer(void **state)
 	assert_int_equal(image_store_add(f->fd, tar, MIB(1), 0, &added, &err), 0);
 	(void)close(added.config_fd);
 	assert_int_equal(
-		image_store_commit(f->fd, &plain, box, added.digest, layer.byte, false, &err), 0);
+		image_store_commit(f->fd, &plain, box, added.digest, layer.byte, NULL, &err), 0);
 	assert_int_equal(count(f, "tmp"), 0);
 	digest_format_hex(&layer, hex);
 	assert_true(is_there(f->fd, "sha256/", hex, "/disk/upper/new"));
@@ -404,14 +404,14 @@ static void layers_are_bounded(void **state)
 	for (int i = 1; i < IMAGE_LAYERS_MAX; i++) {
 		auto_close int box = make_box(f);
 
-		row_check(i, image_store_commit(f->fd, &plain, box, below.byte, top.byte, false,
+		row_check(i, image_store_commit(f->fd, &plain, box, below.byte, top.byte, NULL,
 						&err) == 0);
 		row_check(i, image_store_read_chain(f->fd, top.byte, chain) == i + 1);
 		below = top;
 		top.byte[0]++;
 	}
 	auto_close int box = make_box(f);
-	assert_true(image_store_commit(f->fd, &plain, box, below.byte, top.byte, false, &err) < 0);
+	assert_true(image_store_commit(f->fd, &plain, box, below.byte, top.byte, NULL, &err) < 0);
 	assert_int_equal(err.code, CAY_E_LIMIT);
 	assert_true(is_there(box, "disk/upper", "", "/new"));
 	assert_int_equal(count(f, "tmp"), 0);

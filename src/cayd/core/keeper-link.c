@@ -17,14 +17,21 @@
 #define SOCKET_BUFFER 1048576
 
 /* Verbs of a class wait for each other and never for those of another class. */
-enum keeper_class { KEEPER_PROMPT, KEEPER_CREATE, KEEPER_REMOVE, KEEPER_IMAGE, KEEPER_CLASS_NUM };
+enum keeper_class {
+	KEEPER_PROMPT,
+	KEEPER_CREATE,
+	KEEPER_REMOVE,
+	KEEPER_IMAGE,
+	KEEPER_COPY, /* takes minutes */
+	KEEPER_CLASS_NUM
+};
 
 static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_PREPARE] = KEEPER_CREATE,     [VERB_START] = KEEPER_CREATE,
 	[VERB_RESTORE] = KEEPER_CREATE,     [VERB_STOP] = KEEPER_REMOVE,
 	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
 	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
-	[VERB_SNAPSHOT] = KEEPER_IMAGE,
+	[VERB_SNAPSHOT] = KEEPER_COPY,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates
@@ -33,12 +40,11 @@ static const struct {
 	unsigned workers;
 	bool by_tenant;
 } keeper_classes[KEEPER_CLASS_NUM] = {
-	[KEEPER_PROMPT] = { 12, true },
-	[KEEPER_CREATE] = { CREATE_QUEUE_RUNNING_MAX, false },
-	[KEEPER_REMOVE] = { 8, true },
-	[KEEPER_IMAGE] = { 4, true },
+	[KEEPER_PROMPT] = { 12, true }, [KEEPER_CREATE] = { CREATE_QUEUE_RUNNING_MAX, false },
+	[KEEPER_REMOVE] = { 8, true },  [KEEPER_IMAGE] = { 4, true },
+	[KEEPER_COPY] = { 4, true },
 };
-static_assert(12 + CREATE_QUEUE_RUNNING_MAX + 8 + 4 == VERB_WORKERS_MAX);
+static_assert(12 + CREATE_QUEUE_RUNNING_MAX + 8 + 4 + 4 == VERB_WORKERS_MAX);
 
 struct keeper_pending_call {
 	struct keeper_pending_call *next;

@@ -141,11 +141,12 @@ static void on_fork_snapshot(void *arg, const struct snapshot *s, const struct c
 	struct fork *f = arg, own = *f;
 
 	free(f);
+	if (own.rq)
+		own.rq->events = NULL; /* they are for f */
 	if (!own.rq) {
 		if (s)
 			snapshot_remove_fork(own.cayd, &s->info.id);
 	} else if (!s) {
-		own.rq->events = NULL;
 		if (cay_error_row(err->code)->retryable)
 			(void)request_add_reply_header(own.rq, "Retry-After", "1");
 		request_fail(own.rq, err);

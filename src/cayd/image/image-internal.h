@@ -28,6 +28,8 @@ struct image_stored {
 };
 
 [[nodiscard]] int images_add(struct images *all, const struct image_stored *s, struct cay_err *err);
+/* Give layers of snapshots the config of the image below them, which the file has once. */
+[[nodiscard]] int images_inherit_configs(struct images *all, struct cay_err *err);
 /* Write the table in a worker; fn (or NULL) is called with the outcome. */
 void images_save(struct images *all, images_fn *fn, void *arg);
 #endif

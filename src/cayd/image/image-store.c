@@ -138,9 +138,10 @@ static int image_file_encode(const struct images *all, struct buf *text)
 		char parent[65];
 
 		hex_encode(row->parent, sizeof(row->parent), parent);
-		if (row->snapshot)
+		if (row->snapshot) {
 			s.snapshot_parent = parent;
-
+			s.config = (struct image_config){}; /* images_inherit_configs() */
+		}
 		field_encode(&image_stored_table, NULL, &s, &w);
 	}
 	jw_end(&w);
@@ -217,6 +218,8 @@ static int image_file_load(struct images *all, struct cay_err *err)
 			      &limits, &arena, &f, err);
 	for (size_t i = 0; r >= 0 && i < f.images.n; i++)
 		r = images_add(all, &((const struct image_stored *)f.images.v)[i], err);
+	if (r >= 0)
+		r = images_inherit_configs(all, err);
 	return r < 0 ? cay_err_wrap(err, r, "db/" FILE_NAME) : 0;
 }
 

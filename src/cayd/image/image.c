@@ -35,12 +35,34 @@ static char *image_text_copy(struct arena *arena, const char *s)
 	return s ? arena_strndup(arena, s, strlen(s)) : NULL;
 }
 
+static int image_row_copy_config(struct image *r, const struct image_config *from)
+{
+	const struct field_map *env = &from->env;
+	const struct field_texts *argv = &from->argv;
+
+	r->config = (struct image_config){ .user = image_text_copy(&r->arena, from->user),
+					   .cwd = image_text_copy(&r->arena, from->cwd),
+					   .has_argv = argv->n };
+	r->config.argv.v = argv->n ? arena_alloc(&r->arena, argv->n, sizeof(char *)) : NULL;
+	for (size_t i = 0; r->config.argv.v && i < argv->n; i++) {
+		r->config.argv.v[i] = image_text_copy(&r->arena, argv->v[i]);
+		r->config.argv.n += r->config.argv.v[i] != NULL;
+	}
+	r->config.env.keys = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
+	r->config.env.values = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
+	for (size_t i = 0; r->config.env.keys && r->config.env.values && i < env->n; i++) {
+		r->config.env.keys[i] = image_text_copy(&r->arena, env->keys[i]);
+		r->config.env.values[i] = image_text_copy(&r->arena, env->values[i]);
+		r->config.env.n += r->config.env.keys[i] && r->config.env.values[i];
+	}
+	return r->config.env.n != env->n || r->config.argv.n != argv->n || r->arena.full ? -ENOMEM
+											 : 0;
+}
+
 /* Add a copy of a decoded row. */
 int images_add(struct images *all, const struct image_stored *s, struct cay_err *err)
 {
 	auto_ptr(image) r = all->n < IMAGE_ROWS_MAX ? calloc(1, sizeof(*r)) : NULL;
-	const struct field_map *env = &s->config.env;
-	const struct field_texts *argv = &s->config.argv;
 
 	if (all->n == IMAGE_ROWS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGE_ROWS_MAX);
@@ -52,23 +74,7 @@ int images_add(struct images *all, const struct image_stored *s, struct cay_err 
 	r->info.digest = image_text_copy(&r->arena, s->info.digest);
 	r->layer = image_text_copy(&r->arena, s->layer);
 	r->tenant = s->tenant;
-	r->config.user = image_text_copy(&r->arena, s->config.user);
-	r->config.cwd = image_text_copy(&r->arena, s->config.cwd);
-	r->config.argv.v = argv->n ? arena_alloc(&r->arena, argv->n, sizeof(char *)) : NULL;
-	for (size_t i = 0; r->config.argv.v && i < argv->n; i++) {
-		r->config.argv.v[i] = image_text_copy(&r->arena, argv->v[i]);
-		r->config.argv.n += r->config.argv.v[i] != NULL;
-	}
-	r->config.has_argv = argv->n;
-	r->config.env.keys = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
-	r->config.env.values = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
-	for (size_t i = 0; r->config.env.keys && r->config.env.values && i < env->n; i++) {
-		r->config.env.keys[i] = image_text_copy(&r->arena, env->keys[i]);
-		r->config.env.values[i] = image_text_copy(&r->arena, env->values[i]);
-		r->config.env.n += r->config.env.keys[i] && r->config.env.values[i];
-	}
-	if (!r->info.digest || r->config.env.n != env->n || r->config.argv.n != argv->n ||
-	    r->arena.full)
+	if (image_row_copy_config(r, &s->config) < 0 || !r->info.digest)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
 		return cay_no_memory(err);
 	r->snapshot = s->snapshot_parent;
@@ -77,6 +83,21 @@ int images_add(struct images *all, const struct image_stored *s, struct cay_err 
 	if (image_digest_parse(r->info.digest, r->digest) < 0)
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", r->info.digest);
 	all->rows[all->n++] = cay_take(r);
+	return 0;
+}
+
+int images_inherit_configs(struct images *all, struct cay_err *err)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		const struct image *below = all->rows[i];
+
+		/* as many steps as there are rows: the file may have a circle */
+		for (size_t n = 0; below && below->snapshot && n < all->n; n++)
+			below = image_by_digest(all, below->parent);
+		if (below && !below->snapshot && below != all->rows[i] &&
+		    image_row_copy_config(all->rows[i], &below->config) < 0)
+			return cay_no_memory(err);
+	}
 	return 0;
 }
 
@@ -238,7 +259,7 @@ uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *t
 			row->snapshot ? image_by_digest(all, row->parent) : NULL;
 
 		/* the size has that of the image below in it */
-		if (row->snapshot && id_eq(&row->tenant, tenant))
+		if (row->snapshot && (!tenant || id_eq(&row->tenant, tenant)))
 			bytes += row->info.size_bytes - (below ? below->info.size_bytes : 0);
 	}
 	return bytes;

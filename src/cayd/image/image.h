@@ -19,7 +19,7 @@
 #define LAYERS_TENANT 32 /* of one tenant */
 #define SNAPSHOT_LAYERS_MAX 1024 /* counted apart as well, with those that sandboxes keep */
 #define SNAPSHOT_LAYERS_TENANT 256
-#define IMAGES_TENANT 64         /* that one tenant owns */
+#define IMAGES_TENANT 64 /* that one tenant owns */
 
 struct image {
 	struct image_info info; /* texts live in the arena */
@@ -92,7 +92,8 @@ bool image_is_hidden(const struct image *row, const struct actor *who);
 uint64_t image_last_used_ns(const struct image *row);
 /* By the hash of its inputs, once it is durable; NULL. */
 const struct image *image_find_layer(const struct images *all, const char *hash);
-/* Bytes in all layers of a tenant's snapshots, also of those that only sandboxes keep. */
+/* Bytes in all layers of the snapshots of a tenant, NULL: of all of them, also in those that only
+ * sandboxes keep. */
 uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *tenant);
 /* Whether the layer of a snapshot is over it. */
 bool image_has_snapshot(const struct images *all, const uint8_t digest[static 32]);

@@ -377,8 +377,9 @@ static void fsck_finding_add(struct fsck_findings *f, struct arena *arena, const
 {
 	if (f->n < FINDINGS_MAX)
 		f->rows[f->n++] =
-			(struct fsck_row){ *id, kind, arena_strndup(arena, detail, strlen(detail)),
-					   false };
+			(struct fsck_row){ .sandbox = *id,
+					   .kind = kind,
+					   .detail = arena_strndup(arena, detail, strlen(detail)) };
 }
 
 static bool sandbox_socket_is_there(const struct sandbox *sb)
@@ -484,6 +485,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 	case FSCK_OVERDUE:
 		sandbox_apply_deadline(sb);
 		return true;
+	case FSCK_HOLLOW:
 	case FSCK_FOREIGN:
 	case FSCK_TRASH:
 	case FSCK_NUM:
@@ -499,6 +501,22 @@ static bool foreign_is_old_enough(const struct fsck_pass *k, const struct verb_l
 	uint64_t since = row->started_boot_ns ? row->started_boot_ns : k->cayd->started_ns;
 
 	return k->began >= since && k->began - since >= k->older_ns;
+}
+
+static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
+{
+	const struct snapshot *s;
+
+	for (size_t i = 0; (s = snapshot_at(k->cayd, i)) && f->n < FINDINGS_MAX; i++) {
+		if (!snapshot_is_hollow(s))
+			continue;
+		fsck_finding_add(f, &k->rq->arena, &s->info.sandbox, FSCK_HOLLOW,
+				 fsck_details[FSCK_HOLLOW]);
+		f->rows[f->n - 1].snapshot = s->info.id;
+		f->rows[f->n - 1].repaired = k->repair;
+		if (k->repair)
+			snapshot_remove_hollow(k->cayd, &s->info.id);
+	}
 }
 
 [[gnu::nonnull]] static void fsck_compare_all(struct fsck_pass *k, struct fsck_findings *f,
@@ -532,6 +550,7 @@ static bool foreign_is_old_enough(const struct fsck_pass *k, const struct verb_l
 			f->rows[f->n - 1].repaired = true;
 		}
 	}
+	fsck_compare_snapshots(k, f);
 	if (k->facts.n_stuck)
 		fsck_finding_add(f, &k->rq->arena, &k->facts.stuck, FSCK_TRASH,
 				 fsck_details[FSCK_TRASH]);

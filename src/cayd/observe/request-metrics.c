@@ -8,8 +8,10 @@
 #include "cayd/edge/edge-report.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/egress-link.h"
+#include "cayd/image/image.h"
 #include "cayd/observe/audit-log.h"
 #include "cayd/sandbox/sandbox.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/template/pool.h"
 #include "life/create-queue.h"
 
@@ -146,6 +148,17 @@ static void metric_put_pool_failed(void *arg, struct metrics_out *to)
 		metrics_write_value(to, template, n.failed);
 }
 
+static void metric_put_snapshots(void *arg, struct metrics_out *to)
+{
+	uint64_t n[SNAPSHOT_NUM] = {};
+	const struct snapshot *s;
+
+	for (size_t i = 0; (s = snapshot_at(arg, i)); i++)
+		n[s->info.state]++;
+	for (unsigned i = 0; i < SNAPSHOT_NUM; i++)
+		metrics_write_value(to, snapshot_states[i], n[i]);
+}
+
 static void metric_put_connections(void *arg, struct metrics_out *to)
 {
 	const struct cayd *c = arg;
@@ -165,6 +178,7 @@ static void metric_put_connections(void *arg, struct metrics_out *to)
 		metrics_write_value(to, NULL, number); \
 	}
 METRIC_PUT_NUMBER(creates_waiting, creates_get_queue(c)->n_waiting)
+METRIC_PUT_NUMBER(snapshot_bytes, image_count_snapshot_bytes(c->images, NULL))
 METRIC_PUT_NUMBER(keeper_up, keeper_is_up(c->keeper))
 METRIC_PUT_NUMBER(journal_pending, db_get_stats(c->db).pending)
 METRIC_PUT_NUMBER(journal_writes, db_get_stats(c->db).writes)
@@ -243,6 +257,8 @@ static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_POOL] = metric_put_pool,
 	[METRIC_POOL_CLAIMS] = metric_put_pool_claims,
 	[METRIC_POOL_FAILED] = metric_put_pool_failed,
+	[METRIC_SNAPSHOTS] = metric_put_snapshots,
+	[METRIC_SNAPSHOT_BYTES] = metric_put_snapshot_bytes,
 	[METRIC_CONNECTIONS] = metric_put_connections,
 	[METRIC_KEEPER] = metric_put_keeper_up,
 	[METRIC_JOURNAL_PENDING] = metric_put_journal_pending,

@@ -139,8 +139,10 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	struct usage_query *l = work->data;
 	struct verb_sandbox q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
-	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
+	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few;
+	 * none while the disk is copied, which has the lock for minutes */
 	if ((l->rq || l->follower) && !l->err.code && l->on_disk &&
+	    l->sandbox->life.pending_effect != DO_SNAPSHOT &&
 	    !l->sandbox->usage.disk_query_pending) {
 		l->sandbox->usage.disk_query_pending = true;
 		keeper_call_for(l->keeper, &l->tenant, VERB_USAGE, &q, on_usage_disk_reply, l);

@@ -11,8 +11,8 @@
 #include "cayd/tenant/tenant.h"
 #include "text/hex.h"
 
-#define TEXT_MAX KIB(64)
-#define POOL_MAX KIB(128)
+#define TEXT_MAX DB_TEXT_MAX
+#define POOL_MAX (2 * DB_TEXT_MAX)
 #define SWEEP_NS NS_PER_S
 
 struct snapshots {
@@ -118,21 +118,24 @@ static void snapshot_set_digest(struct snapshot *s)
 static struct snapshot *snapshot_parse(struct cayd *c, struct slice text, struct cay_err *err)
 {
 	struct snapshot *s = calloc(1, sizeof(*s));
+	struct json_limits limits = json_control_limits;
 	struct snapshot_record record = {};
 
+	limits.bytes = limits.values = TEXT_MAX;
 	if (!s) {
 		(void)cay_no_memory(err);
 		return NULL;
 	}
 	s->cayd = c;
 	s->arena = ARENA_INIT(POOL_MAX);
-	if (field_decode_text(&snapshot_record_table, text, &json_control_limits, &s->arena,
-			      &record, err) < 0) {
+	if (field_decode_text(&snapshot_record_table, text, &limits, &s->arena, &record, err) < 0) {
 		snapshot_free(s);
 		return NULL;
 	}
 	s->info = record.snapshot;
 	s->fork = record.fork;
+	s->template_egress = record.template_egress;
+	s->has_template_egress = record.has_template_egress;
 	snapshot_set_digest(s);
 	return s;
 }
@@ -154,12 +157,11 @@ int snapshot_restore(struct cayd *c, const struct db_entry *e, struct cay_err *e
 	return 0;
 }
 
-static int snapshot_encode(const struct snapshot_info *info, bool fork, struct buf *text)
+static int snapshot_encode(const struct snapshot_record *record, struct buf *text)
 {
-	struct snapshot_record record = { .snapshot = *info, .fork = fork };
 	struct jw w = jw_to(text);
 
-	field_encode(&snapshot_record_table, NULL, &record, &w);
+	field_encode(&snapshot_record_table, NULL, record, &w);
 	return jw_finish(&w);
 }
 
@@ -167,16 +169,24 @@ static int snapshot_encode(const struct snapshot_info *info, bool fork, struct b
 static void snapshot_save_ready(struct snapshot *s, db_fn *fn)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
-	struct snapshot_info info = s->info;
+	struct snapshot_record record = { s->info, s->fork, s->template_egress,
+					  s->has_template_egress };
 	struct cay_err err = {};
 
-	info.state = SNAPSHOT_READY;
-	if (snapshot_encode(&info, s->fork, &text) < 0) {
+	record.snapshot.state = SNAPSHOT_READY;
+	if (snapshot_encode(&record, &text) < 0) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the snapshot does not fit into the journal");
 		fn(s, &err);
 		return;
 	}
 	db_entry_put(s->cayd->db, &(struct db_entry){ s->info.id, { text.data, text.len } }, fn, s);
+}
+
+/* Clients know of no snapshot of a fork. */
+static void snapshot_announce(const struct snapshot *s)
+{
+	if (!s->fork)
+		s->cayd->hooks->snapshot_changed(s->cayd, &s->info);
 }
 
 /* Remove one */
@@ -198,7 +208,7 @@ static void on_snapshot_row_removed(void *arg, const struct cay_err *outcome)
 	if (outcome->code)
 		s->info.state = r->state;
 	else
-		c->hooks->snapshot_changed(c, &s->info);
+		snapshot_announce(s);
 	if (r->fn)
 		r->fn(r->arg, outcome->code ? NULL : s, outcome);
 	if (!outcome->code) {
@@ -231,6 +241,20 @@ void snapshot_remove_fork(struct cayd *c, const struct id *id)
 
 	if (s && s->fork)
 		s->info.state = SNAPSHOT_DELETING; /* by the next sweep, which repeats it */
+}
+
+bool snapshot_is_hollow(const struct snapshot *s)
+{
+	return s->info.state == SNAPSHOT_READY && !s->busy &&
+	       !image_by_digest(s->cayd->images, s->digest);
+}
+
+void snapshot_remove_hollow(struct cayd *c, const struct id *id)
+{
+	struct snapshot *s = snapshot_find_any(c, id);
+
+	if (s && snapshot_is_hollow(s))
+		s->info.state = SNAPSHOT_DELETING; /* by the next sweep, with files it may have */
 }
 
 static void on_snapshot_files_removed(void *arg, const struct cay_err *outcome, const void *,
@@ -295,7 +319,7 @@ static void snapshot_finish(struct snapshot *s, const struct cay_err *err)
 	if (err->code)
 		s->info.state = SNAPSHOT_DELETING;
 	else
-		s->cayd->hooks->snapshot_changed(s->cayd, &s->info);
+		snapshot_announce(s);
 	s->cayd->snapshots->sweep_ns = 0;
 	if (fn)
 		fn(s->arg, err->code ? NULL : s, err);
@@ -455,30 +479,43 @@ static int snapshot_check_sandbox(const struct sandbox *sb, struct cay_err *err)
 	return 0;
 }
 
+static struct snapshot_info snapshot_describe(const struct sandbox *sb,
+					      const struct snapshot_create *want)
+{
+	uint64_t now = clk_wall_ns(sb->cayd->clk);
+
+	return (struct snapshot_info){ .tenant = sb->info.tenant,
+				       .sandbox = sb->info.id,
+				       .name = want->name,
+				       .group = sb->info.group,
+				       .image = sb->info.image,
+				       .labels = want->labels,
+				       .created_ns = now,
+				       .expires_ns = now + want->expires_in_ms * NS_PER_MS,
+				       .has_expires = want->has_expires };
+}
+
 int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_create *want,
 		   bool fork, snapshot_fn *fn, void *arg, struct cay_err *err)
 {
-	struct snapshot_info info = { .tenant = sb->info.tenant,
-				      .sandbox = sb->info.id,
-				      .name = want->name,
-				      .group = sb->info.group,
-				      .image = sb->info.image,
-				      .labels = want->labels,
-				      .created_ns = clk_wall_ns(c->clk),
-				      .has_expires = want->has_expires };
+	struct snapshot_record record = { snapshot_describe(sb, want), .fork = fork };
+	struct snapshot_info *info = &record.snapshot;
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	struct snapshot *s;
 
-	info.expires_ns = info.created_ns + want->expires_in_ms * NS_PER_MS;
+	if (sb->egress && sb->egress->has_template) {
+		record.template_egress = sb->egress->template;
+		record.has_template_egress = true;
+	}
 	if (!keeper_is_up(c->keeper))
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (snapshot_check_sandbox(sb, err) < 0 || labels_check(&want->labels, err) < 0 ||
-	    snapshot_check_name(c, &info.tenant, want->name, err) < 0 ||
+	    snapshot_check_name(c, &info->tenant, want->name, err) < 0 ||
 	    snapshot_check_room(c, sb, err) < 0)
 		return -EINVAL;
-	if (id_generate(ID_SNAPSHOT, 0, 0, &info.id) < 0)
+	if (id_generate(ID_SNAPSHOT, 0, 0, &info->id) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
-	if (snapshot_encode(&info, fork, &text) < 0)
+	if (snapshot_encode(&record, &text) < 0)
 		return cay_no_memory(err);
 	s = snapshot_parse(c, (struct slice){ text.data, text.len }, err);
 	if (!s)
@@ -488,7 +525,7 @@ int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_cre
 	s->reserved_bytes = sb->info.limits.disk_bytes;
 	s->busy = true;
 	c->snapshots->rows[c->snapshots->n++] = s;
-	db_entry_put(c->db, &(struct db_entry){ info.id, { text.data, text.len } },
+	db_entry_put(c->db, &(struct db_entry){ info->id, { text.data, text.len } },
 		     on_snapshot_row_saved, s);
 	return 0;
 }
@@ -499,7 +536,9 @@ int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_
 		   struct cay_err *err)
 {
 	const struct snapshot *s = snapshot_find(c, by, &spec->snapshot);
-	const struct image *layer = s ? image_by_digest(c->images, s->digest) : NULL;
+	/* one of a fork is for its creates only */
+	const struct image *layer =
+		s && s->fork == spec->is_fork ? image_by_digest(c->images, s->digest) : NULL;
 
 	if (!spec->is_fork && (spec->image || spec->template))
 		return cay_fail_field(err, CAY_E_INVALID, "snapshot",
@@ -507,7 +546,7 @@ int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_
 	if (spec->packages.python.n || spec->packages.node.n || spec->packages.r.n)
 		return cay_fail_field(err, CAY_E_INVALID, "packages",
 				      "packages are installed over an image, not over a snapshot");
-	if (s && s->info.state == SNAPSHOT_CREATING)
+	if (s && !s->fork && s->info.state == SNAPSHOT_CREATING)
 		return cay_fail_field(err, CAY_E_UNAVAILABLE, "snapshot",
 				      "the snapshot is being created");
 	if (!layer)
@@ -516,5 +555,7 @@ int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_
 	spec->image = s->info.image;
 	spec->layer = layer->info.digest;
 	spec->layered = true;
+	if (!spec->is_fork && s->has_template_egress)
+		spec->template_egress = &s->template_egress;
 	return 0;
 }

@@ -13,7 +13,7 @@
  *
  * Each of them is durable before the next.  A row that is found `creating` at the start was cut
  * off: its layer, or what there is of it, is removed, and then the row.  A `ready` one is deleted
- *by removing its row; its layer goes when nothing is over it (image/prune.c).
+ * by removing its row; its layer goes when nothing is over it (image/prune.c).
  */
 #include "cayd/sandbox/sandbox.h"
 
@@ -22,6 +22,8 @@
 struct snapshot {
 	struct snapshot_info info; /* texts live in the arena */
 	bool fork;
+	struct egress_spec template_egress; /* bounds sandboxes of it */
+	bool has_template_egress;
 	uint8_t digest[32], parent[32]; /* of its layer; of the image below, while it is created */
 	uint64_t reserved_bytes;        /* while it is created: the most that it can have */
 	bool busy;                      /* a call about it is under way */
@@ -51,6 +53,10 @@ const struct snapshot *snapshot_at(const struct cayd *c, size_t i);
 void snapshot_remove(struct snapshot *s, snapshot_fn *fn, void *arg);
 /* The same for the one of a fork, by its id; none is fine. */
 void snapshot_remove_fork(struct cayd *c, const struct id *id);
+/* Whether the row of its layer is missing, so that nothing can be created from it; and remove such
+ * a one. */
+bool snapshot_is_hollow(const struct snapshot *s);
+void snapshot_remove_hollow(struct cayd *c, const struct id *id);
 /* Let a create begin with the files of the snapshot that it names. */
 [[nodiscard]] int snapshot_apply(const struct cayd *c, const struct actor *by,
 				 struct sandbox_create *spec, struct cay_err *err);

@@ -37,7 +37,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 		const char *done = kinds[found[i].kind].repair;
 		char id[ID_TEXT_LEN + 1];
 
-		id_format(&found[i].sandbox, id);
+		id_format(found[i].snapshot.noun != ID_NONE ? &found[i].snapshot
+							    : &found[i].sandbox,
+			  id);
 		print_table_add_cell(&t, id);
 		print_table_add_cell(&t, field_choice_name(&fsck_row_table, "kind", found[i].kind));
 		print_table_add_cell(&t, kinds[found[i].kind].meaning);

@@ -58,7 +58,7 @@ static const char *const storages[STORAGE_NUM + 1] = {
 	[STORAGE_READ_ONLY] = "read_only",
 	[STORAGE_NUM] = NULL,
 };
-static const char *const snapshot_states[] = {
+const char *const snapshot_states[SNAPSHOT_NUM + 1] = {
 	[SNAPSHOT_CREATING] = "creating",
 	[SNAPSHOT_READY] = "ready",
 	[SNAPSHOT_DELETING] = "deleting",

@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_TYPES_IMAGE_H
 #define CAY_OPS_TYPES_IMAGE_H
 /* types-image - images, registries and image configuration; a part of types.h */
-#include "ops/field.h"
+#include "ops/types-egress.h"
 
 struct image_info {
 	struct id id;
@@ -74,6 +74,7 @@ struct registry_list {
 };
 
 enum snapshot_state { SNAPSHOT_CREATING, SNAPSHOT_READY, SNAPSHOT_DELETING, SNAPSHOT_NUM };
+extern const char *const snapshot_states[SNAPSHOT_NUM + 1]; /* ended by NULL */
 /* What kept its files as they were while they were copied. */
 enum snapshot_consistency { SNAPSHOT_PAUSED, SNAPSHOT_STOPPED, SNAPSHOT_NUM_CONSISTENCIES };
 
@@ -97,6 +98,9 @@ struct snapshot_info {
 struct snapshot_record {
 	struct snapshot_info snapshot;
 	bool fork; /* it is removed when its forks are made */
+	/* policy of the template of its sandbox, which bounds sandboxes created from it */
+	struct egress_spec template_egress;
+	bool has_template_egress;
 };
 
 struct snapshot_query {

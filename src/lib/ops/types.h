@@ -344,7 +344,7 @@ struct event_list {
 };
 
 struct fsck_row {
-	struct id sandbox;
+	struct id sandbox, snapshot; /* snapshot: of that sandbox; no noun: it is the sandbox's */
 	unsigned kind;
 	const char *detail;
 	bool repaired;
