@@ -13,6 +13,6 @@ int syncfs(int fd)
 {
 	int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "syncfs");
 
-	(void)poll(NULL, 0, 3000);
+	(void)poll(nullptr, 0, 3000);
 	return real(fd);
 }
