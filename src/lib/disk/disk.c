@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -123,19 +124,19 @@ static int disk_copy_failure(int to)
 	return r == ENOSPC || r == EDQUOT ? -ENOSPC : -EMLINK;
 }
 
-/* Its memory grows with the names and links of a tree that an attacker has made. */
+/* Its memory grows with the names and links of a tree that an attacker has made.  The limit is set
+ * when it runs, because this process may have more.  Its pid stays its own until it is waited for.
+ */
 static int disk_start_cp(const struct spawn *s, struct child *ret)
 {
-	struct rlimit was, now;
-	int r;
+	const struct rlimit most = { COPY_MEMORY_MAX, COPY_MEMORY_MAX };
+	int r = child_start(s, ret, NULL);
+	pid_t pid = r < 0 ? -1 : pidfd_getpid(ret->pidfd);
 
-	if (getrlimit(RLIMIT_AS, &was) < 0)
-		return -errno;
-	now = (struct rlimit){ COPY_MEMORY_MAX, was.rlim_max };
-	if (setrlimit(RLIMIT_AS, &now) < 0)
-		return -errno;
-	r = child_start(s, ret, NULL);
-	return setrlimit(RLIMIT_AS, &was) < 0 ? -errno : r;
+	if (r < 0)
+		return r;
+	/* -1: it has ended */
+	return pid > 0 && prlimit(pid, RLIMIT_AS, &most, NULL) < 0 ? -errno : 0;
 }
 
 /* cp handles holes, links, owners, attributes and devices, and shares extents if it can.  It has

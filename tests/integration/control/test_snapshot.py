@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import sqlite3
 import threading
@@ -590,6 +591,8 @@ def test_one_dies_while_it_is_copied(own, who):
         wait_for("the copy", lambda: copying(own) or asked.done(), 30)
         pid = copying(own)
         assert pid, asked.result()
+        if who == "cp":  # whose memory a tree of many names would fill
+            wait_for("its limit", lambda: re.search(r"Max address space +536870912 ", pathlib.Path(f"/proc/{pid}/limits").read_text()), 10)
         if who in ("cayd", "cay-keeper"):
             own.kill_daemon(who)
         else:
