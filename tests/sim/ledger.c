@@ -137,13 +137,15 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Neither a request, nor a hold, nor, where that counts, work. */
+/* Neither a request, nor a hold, nor a snapshot, nor, where that counts, work. */
 static bool is_idle(const struct sim *s, unsigned slot, const struct life *l,
 		    const struct life_event *ev)
 {
 	const struct ledger *g = &s->ledger[slot];
 	bool looked = ev->kind == LIFE_DONE && ev->effect == DO_LOOK;
 
+	if (l->pending_effect == DO_SNAPSHOT)
+		return false;
 	if (g->busy || l->idle_ns == LIFE_NEVER || s->w.clk.boot < later(g->active_ns, l->idle_ns))
 		return false;
 	return l->idle_is_work ? looked && ev->outcome == LIFE_OK && !ev->busy
@@ -264,6 +266,8 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	}
 	if (ev->kind == LIFE_HOLD)
 		g->active_ns = latest(ev->until_ns, now);
+	if (before->pending_effect == DO_SNAPSHOT && next->pending_effect != DO_SNAPSHOT)
+		g->active_ns = latest(g->active_ns, now);
 	if (next->state == SB_RUNNING && !g->busy && now >= later(g->active_ns, next->idle_ns) &&
 	    ((ev->kind == LIFE_DEADLINE && !next->idle_is_work) ||
 	     (ev->kind == LIFE_DONE && ev->effect == DO_LOOK))) { /* it may go on */
@@ -481,6 +485,7 @@ void ledger_check(struct sim *s)
 		    now - l->renewed_ns > l->lease_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "lives without a lease");
 		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy && !l->looking &&
+		    l->pending_effect != DO_SNAPSHOT &&
 		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and still there");
 	}

@@ -51,7 +51,8 @@ struct cayd {
 	struct cay_err lost;     /* why the journal is not opened: it lost its past */
 	struct events *events;
 	struct audit *audit;
-	bool audit_failing; /* logged once until a write succeeds */
+	bool audit_failing;   /* logged once until a write succeeds */
+	bool snapshot_unread; /* a row was ignored: its files have no owner that is known */
 	uv_timer_t sweep;
 	uv_timer_t drain;
 	uint64_t drain_ns; /* when draining gives up; 0: not draining */

@@ -421,6 +421,16 @@ static void keeper_class_start_waiting(struct keeper_link *l, enum keeper_class 
 		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_keeper_poll);
 }
 
+bool keeper_can_copy_now(const struct keeper_link *l, const struct id *tenant)
+{
+	const struct keeper_class_calls *copies = &l->classes[KEEPER_COPY];
+
+	return !keeper_is_up(l) ||
+	       (!copies->n_waiting &&
+		keeper_share_allows(keeper_calls_count(l->first, KEEPER_COPY, tenant),
+				    copies->n_running, keeper_classes[KEEPER_COPY].workers));
+}
+
 static void keeper_call_enqueue(struct keeper_link *l, const struct id *tenant, enum verb verb,
 				void *request, int fd, keeper_call_fn *fn, void *arg)
 {

@@ -33,6 +33,8 @@ void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb v
 [[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
 				       void *reply, struct cay_err *err);
 bool keeper_is_up(const struct keeper_link *l);
+/* Whether VERB_SNAPSHOT for the tenant would start at once, or fail at once. */
+bool keeper_can_copy_now(const struct keeper_link *l, const struct id *tenant);
 /* Whether it is down for longer than a restart takes. */
 bool keeper_is_gone(const struct keeper_link *l, uint64_t now_boot_ns);
 /* Runtimes that passed the keeper's probes, a bit each. */

@@ -41,8 +41,8 @@ int create_read_key(const struct request *rq, struct idempotency_key *ret, struc
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 
 	asked.has_registry_auth = false; /* the journal has a hash of the request, of no secret */
-	if (asked.is_fork)               /* another one for each request */
-		asked.snapshot = (struct id){};
+	if (asked.is_fork)               /* the snapshot is another one for each request */
+		asked.snapshot = rq->match.params[0];
 	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;

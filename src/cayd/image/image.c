@@ -254,13 +254,12 @@ uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *t
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < all->n; i++) {
-		const struct image *row = all->rows[i];
-		const struct image *below =
-			row->snapshot ? image_by_digest(all, row->parent) : NULL;
+		const struct image *row = all->rows[i], *below;
 
-		/* the size has that of the image below in it */
-		if (row->snapshot && (!tenant || id_eq(&row->tenant, tenant)))
-			bytes += row->info.size_bytes - (below ? below->info.size_bytes : 0);
+		if (!row->snapshot || (tenant && !id_eq(&row->tenant, tenant)))
+			continue;
+		below = image_by_digest(all, row->parent); /* whose size is in the row's */
+		bytes += row->info.size_bytes - (below ? below->info.size_bytes : 0);
 	}
 	return bytes;
 }
@@ -452,20 +451,30 @@ void image_register(struct images *all, const struct image_entry *as,
 }
 
 /* The limit holds even if the removal that should make room failed. */
-static int image_check_layer_room(const struct images *all, const struct image_layer_entry *l,
-				  struct cay_err *err)
+int image_check_snapshot_layers(const struct images *all, const struct id *tenant, size_t own,
+				size_t more, struct cay_err *err)
 {
-	const struct id *tenant = &l->tenant;
-	int max = l->snapshot ? SNAPSHOT_LAYERS_MAX : LAYERS_MAX;
-
-	if (image_count_all_layers(all, l->snapshot) >= (size_t)max)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", max);
-	if (l->snapshot && image_count_snapshot_layers(all, tenant) >= SNAPSHOT_LAYERS_TENANT)
+	if (image_count_snapshot_layers(all, tenant) + own >= SNAPSHOT_LAYERS_TENANT)
 		return cay_fail(err, CAY_E_LIMIT,
 				"this tenant has %d layers of snapshots already, with those that "
 				"sandboxes keep",
 				SNAPSHOT_LAYERS_TENANT);
-	if (!l->snapshot && tenant->noun != ID_NONE &&
+	if (image_count_all_layers(all, true) + more >= SNAPSHOT_LAYERS_MAX)
+		return cay_fail(err, CAY_E_CAPACITY, "this node has %d layers of snapshots already",
+				SNAPSHOT_LAYERS_MAX);
+	return 0;
+}
+
+static int image_check_layer_room(const struct images *all, const struct image_layer_entry *l,
+				  struct cay_err *err)
+{
+	const struct id *tenant = &l->tenant;
+
+	if (l->snapshot)
+		return image_check_snapshot_layers(all, tenant, 0, 0, err);
+	if (image_count_all_layers(all, false) >= LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", LAYERS_MAX);
+	if (tenant->noun != ID_NONE &&
 	    image_count_layers(all, tenant) >= LAYERS_TENANT)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
 				LAYERS_TENANT);

@@ -94,6 +94,9 @@ uint64_t image_last_used_ns(const struct image *row);
 const struct image *image_find_layer(const struct images *all, const char *hash);
 /* Bytes in all layers of the snapshots of a tenant, NULL: of all of them, also in those that only
  * sandboxes keep. */
+/* Whether one more fits, beside so many of the tenant and of all that are being created. */
+[[nodiscard]] int image_check_snapshot_layers(const struct images *all, const struct id *tenant,
+					      size_t own, size_t more, struct cay_err *err);
 uint64_t image_count_snapshot_bytes(const struct images *all, const struct id *tenant);
 /* Whether the layer of a snapshot is over it. */
 bool image_has_snapshot(const struct images *all, const uint8_t digest[static 32]);

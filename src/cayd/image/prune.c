@@ -47,8 +47,8 @@ static bool image_is_ownerless(struct cayd *c, const struct image *row)
 {
 	if (row->removing || row->unsaved)
 		return false;
-	if (row->snapshot) /* its snapshot is what owns it */
-		return !image_is_in_use(c, row);
+	if (row->snapshot) /* its snapshot is what owns it, which may be one that was not read */
+		return !c->snapshot_unread && !image_is_in_use(c, row);
 	return image_owner_is_gone(c, row) &&
 	       (image_count_names(c->images, row->digest) > 1 || !c->hooks->image_is_used(c, row));
 }

@@ -213,6 +213,8 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 
 	if (r < 0)
 		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);
+	if (r < 0 && e->id.noun == ID_SNAPSHOT)
+		c->snapshot_unread = true;
 	return 0;
 }
 

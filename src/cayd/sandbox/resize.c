@@ -154,6 +154,11 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_STATE, "another change of its limits is under way");
 		return;
 	}
+	if (sb->life.pending_effect == DO_SNAPSHOT) { /* the keeper would wait for its lock */
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_refuse(rq, CAY_E_UNAVAILABLE, "its files are being copied; try again");
+		return;
+	}
 	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0 ||
 	    c->hooks->limits_check(c, sb, &sb->resize.wanted, &err) < 0) {
 		request_fail(rq, &err);

@@ -14,6 +14,7 @@
 #define TEXT_MAX DB_TEXT_MAX
 #define POOL_MAX (2 * DB_TEXT_MAX)
 #define SWEEP_NS NS_PER_S
+#define WAIT_NS (300 * NS_PER_S) /* for a worker of the keeper */
 
 struct snapshots {
 	struct snapshot *rows[SNAPSHOTS_MAX];
@@ -206,7 +207,7 @@ static void on_snapshot_row_removed(void *arg, const struct cay_err *outcome)
 
 	s->busy = false;
 	if (outcome->code)
-		s->info.state = r->state;
+		s->info.state = s->fork ? SNAPSHOT_DELETING : r->state;
 	else
 		snapshot_announce(s);
 	if (r->fn)
@@ -288,6 +289,8 @@ static void snapshot_continue_removal(struct snapshot *s)
 			on_snapshot_files_removed, s);
 }
 
+static void snapshot_copy_or_wait(struct snapshot *s);
+
 void snapshots_sweep(struct cayd *c, uint64_t now)
 {
 	struct snapshots *all = c->snapshots;
@@ -299,6 +302,8 @@ void snapshots_sweep(struct cayd *c, uint64_t now)
 	for (size_t i = 0; i < all->n; i++) {
 		struct snapshot *s = all->rows[i];
 
+		if (s->waiting)
+			snapshot_copy_or_wait(s);
 		if (s->busy || s->info.state == SNAPSHOT_CREATING)
 			continue;
 		if (s->info.state == SNAPSHOT_DELETING)
@@ -371,15 +376,15 @@ void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *o
 		snapshot_finish(s, &err);
 		return;
 	}
-	s->info.has_bytes = sb->snapshot.bytes != UINT64_MAX;
-	s->info.bytes = s->info.has_bytes ? sb->snapshot.bytes : 0;
+	s->info.has_size = sb->snapshot.bytes != UINT64_MAX;
+	s->info.size_bytes = s->info.has_size ? sb->snapshot.bytes : 0;
 	hex_encode(s->digest, sizeof(s->digest), hash);
 	image_register_layer(c->images,
 			     &(struct image_layer_entry){ .parent = s->parent,
 							  .digest = s->digest,
 							  .hash = hash,
 							  .tenant = s->info.tenant,
-							  .bytes = s->info.bytes,
+							  .bytes = s->info.size_bytes,
 							  .snapshot = true },
 			     on_snapshot_layer_saved, s);
 }
@@ -400,31 +405,56 @@ static int snapshot_fail_refused(const struct sandbox *sb, struct cay_err *err)
 		       : sandbox_fail_state(sb, err);
 }
 
+static int snapshot_copy(struct snapshot *s, struct sandbox *sb, struct cay_err *err)
+{
+	/* its outcome may come at once */
+	sb->snapshot.id = s->info.id;
+	s->info.consistency = sb->life.state == SB_STOPPED ? SNAPSHOT_STOPPED : SNAPSHOT_FROZEN;
+	memcpy(s->parent, sb->image, sizeof(s->parent));
+	if (!sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_SNAPSHOT }))
+		return 0;
+	sb->snapshot.id = (struct id){};
+	return snapshot_fail_refused(sb, err);
+}
+
+/* A sandbox cannot end while the keeper has its copy to make, so that call must not wait: the
+ * snapshot does, until there is a worker. */
+static void snapshot_copy_or_wait(struct snapshot *s)
+{
+	struct sandbox *sb = sandbox_find(s->cayd->sandboxes, &s->info.sandbox);
+	struct cayd *c = s->cayd;
+	struct cay_err err = {};
+
+	s->waiting = false;
+	if (!sb)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
+	else if (sb->snapshot.id.noun != ID_NONE)
+		(void)snapshot_fail_busy(&err);
+	else if (!life_can_be_copied(&sb->life))
+		(void)snapshot_fail_refused(sb, &err);
+	else if (keeper_can_copy_now(c->keeper, &s->info.tenant))
+		(void)snapshot_copy(s, sb, &err);
+	else if (clk_boot_ns(c->clk) < s->wait_until_ns)
+		s->waiting = true;
+	else
+		(void)cay_fail(&err, CAY_E_OVERLOADED, "too many snapshots are being created");
+	if (err.code)
+		snapshot_finish(s, &err);
+}
+
 static void on_snapshot_row_saved(void *arg, const struct cay_err *outcome)
 {
 	struct snapshot *s = arg;
-	struct sandbox *sb = sandbox_find(s->cayd->sandboxes, &s->info.sandbox);
 	struct cay_err err = *outcome;
 
 	if (!err.code)
 		(void)snapshot_hit(FAULT_SNAPSHOT_WANTED, &err);
-	if (!err.code && !sb)
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
-	if (!err.code && sb && sb->snapshot.id.noun != ID_NONE)
-		(void)snapshot_fail_busy(&err);
-	if (!err.code && sb) {
-		/* its outcome may come at once */
-		sb->snapshot.id = s->info.id;
-		s->info.consistency =
-			sb->life.state == SB_STOPPED ? SNAPSHOT_STOPPED : SNAPSHOT_PAUSED;
-		memcpy(s->parent, sb->image, sizeof(s->parent));
-		if (sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_SNAPSHOT })) {
-			sb->snapshot.id = (struct id){};
-			(void)snapshot_fail_refused(sb, &err);
-		}
-	}
-	if (err.code)
+	if (err.code) {
 		snapshot_finish(s, &err);
+		return;
+	}
+	s->wait_until_ns = clk_boot_ns(s->cayd->clk) + WAIT_NS;
+	snapshot_copy_or_wait(s);
 }
 
 static int snapshot_check_name(const struct cayd *c, const struct id *tenant, const char *name,
@@ -439,6 +469,22 @@ static int snapshot_check_name(const struct cayd *c, const struct id *tenant, co
 					      "there is a snapshot of the name '%s'", name);
 	}
 	return 0;
+}
+
+/* Of those that are being created too: nothing is frozen and copied in vain. */
+static int snapshot_check_layers(const struct cayd *c, const struct id *tenant, struct cay_err *err)
+{
+	size_t all = 0, own = 0;
+
+	for (size_t i = 0; i < c->snapshots->n; i++) {
+		const struct snapshot *s = c->snapshots->rows[i];
+
+		if (s->info.state != SNAPSHOT_CREATING || image_by_digest(c->images, s->digest))
+			continue;
+		all++;
+		own += id_eq(&s->info.tenant, tenant);
+	}
+	return image_check_snapshot_layers(c->images, tenant, own, all, err);
 }
 
 static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
@@ -457,7 +503,8 @@ static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct 
 	if (c->snapshots->n == SNAPSHOTS_MAX)
 		return cay_fail(err, CAY_E_CAPACITY, "this node already has %d snapshots",
 				SNAPSHOTS_MAX);
-	if (quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0 ||
+	if (snapshot_check_layers(c, tenant, err) < 0 ||
+	    quota_check_grant(c, tenant, &(struct grant){}, &more, err) < 0 ||
 	    node_space_check_disk(c, err) < 0)
 		return -ENOSR;
 	if (sb->usage.disk_known && node_space_read_disk(c, &left, &reserve) &&
@@ -491,8 +538,8 @@ static struct snapshot_info snapshot_describe(const struct sandbox *sb,
 				       .image = sb->info.image,
 				       .labels = want->labels,
 				       .created_ns = now,
-				       .expires_ns = now + want->expires_in_ms * NS_PER_MS,
-				       .has_expires = want->has_expires };
+				       .expires_ns = now + want->ttl_ms * NS_PER_MS,
+				       .has_expires = want->has_ttl };
 }
 
 int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_create *want,

@@ -26,7 +26,9 @@ struct snapshot {
 	bool has_template_egress;
 	uint8_t digest[32], parent[32]; /* of its layer; of the image below, while it is created */
 	uint64_t reserved_bytes;        /* while it is created: the most that it can have */
-	bool busy;                      /* a call about it is under way */
+	bool busy;                      /* a call about it is under way, or it waits */
+	bool waiting;                   /* for a worker of the keeper, */
+	uint64_t wait_until_ns;         /* and no longer than this */
 	void (*fn)(void *arg, const struct snapshot *s, const struct cay_err *err);
 	void *arg;
 	struct cayd *cayd;

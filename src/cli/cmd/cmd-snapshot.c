@@ -7,7 +7,7 @@ static const struct opt snapshot_rows[] = {
 	  .help = "Name, unique among the snapshots" },
 	{ "label", 0, OPT_PAIRS, offsetof(struct snapshot_create, labels), .arg = "KEY=VALUE",
 	  .help = "Label; may be repeated" },
-	{ "expires", 0, OPT_DURATION, offsetof(struct snapshot_create, expires_in_ms),
+	{ "expires", 0, OPT_DURATION, offsetof(struct snapshot_create, ttl_ms),
 	  .arg = "TIME", .help = "Delete it after this time, e.g. 30d; default: never" },
 };
 
@@ -16,7 +16,7 @@ static int cmd_snapshot_create_prepare(struct cli *, void *args, const struct op
 {
 	struct snapshot_create *q = args;
 
-	q->has_expires = q->expires_in_ms;
+	q->has_ttl = q->ttl_ms;
 	return 0;
 }
 

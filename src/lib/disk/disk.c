@@ -146,7 +146,7 @@ static int disk_copy_files(int lock, int from, int to)
 {
 	static const char *const argv[] = { "cp",
 					    "-dRT",
-					    "--preserve=all",
+					    "--preserve=all,xattr", /* named: or a lost one is no failure */
 					    "--reflink=auto",
 					    "/proc/self/fd/3/.",
 					    "/proc/self/fd/4/.",
@@ -164,7 +164,7 @@ static int disk_copy_files(int lock, int from, int to)
 	r = disk_start_cp(&s, &child);
 	if (r >= 0)
 		r = disk_copy_wait(&child, &status);
-	return r < 0 ? r : status ? disk_copy_failure(to) : 0;
+	return r < 0 ? r : status < 0 ? -EIO : status ? disk_copy_failure(to) : 0;
 }
 
 int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir, const char *to,

@@ -117,8 +117,9 @@ static bool life_has_deadlines(const struct life *l)
 /* When it has been idle for too long. */
 static uint64_t life_idle_end(const struct life *l)
 {
-	return l->state == SB_RUNNING && !l->n_requests ? life_time_add(l->active_ns, l->idle_ns)
-							: LIFE_NEVER;
+	return l->state == SB_RUNNING && !l->n_requests && l->pending_effect != DO_SNAPSHOT
+		       ? life_time_add(l->active_ns, l->idle_ns)
+		       : LIFE_NEVER;
 }
 
 /* When its time at rest is to be counted, or over. */
@@ -392,9 +393,11 @@ static void life_on_looked(struct life_out *out, const struct life_event *ev, ui
 }
 
 /* A worker that died may have left it frozen. */
-static void life_on_snapshot_done(struct life_out *out, enum life_outcome outcome)
+static void life_on_snapshot_done(struct life_out *out, enum life_outcome outcome, uint64_t now)
 {
 	out->notify = true;
+	if (life_is_up(&out->next)) /* nothing could come in meanwhile */
+		life_touch(&out->next, now);
 	if (outcome != LIFE_OK && life_is_up(&out->next))
 		life_begin_effect(out, life_effect_for_state[out->next.state]);
 }
@@ -419,7 +422,7 @@ static void life_on_effect_done(struct life_out *out, const struct life_event *e
 	else if (l->state == SB_STOPPING && ev->effect != DO_STOP)
 		life_begin_stopping(out, now);
 	else if (ev->effect == DO_SNAPSHOT)
-		life_on_snapshot_done(out, ev->outcome);
+		life_on_snapshot_done(out, ev->outcome, now);
 	else if (l->state == SB_STOPPING || l->state == SB_STOPPED)
 		life_on_stopped(out, ev->outcome, now);
 	else if (l->state == SB_STARTING)

@@ -65,7 +65,7 @@ const char *const snapshot_states[SNAPSHOT_NUM + 1] = {
 	[SNAPSHOT_NUM] = NULL,
 };
 static const char *const snapshot_consistencies[] = {
-	[SNAPSHOT_PAUSED] = "paused",
+	[SNAPSHOT_FROZEN] = "frozen",
 	[SNAPSHOT_STOPPED] = "stopped",
 	[SNAPSHOT_NUM_CONSISTENCIES] = NULL,
 };

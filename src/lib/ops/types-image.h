@@ -76,13 +76,13 @@ struct registry_list {
 enum snapshot_state { SNAPSHOT_CREATING, SNAPSHOT_READY, SNAPSHOT_DELETING, SNAPSHOT_NUM };
 extern const char *const snapshot_states[SNAPSHOT_NUM + 1]; /* ended by NULL */
 /* What kept its files as they were while they were copied. */
-enum snapshot_consistency { SNAPSHOT_PAUSED, SNAPSHOT_STOPPED, SNAPSHOT_NUM_CONSISTENCIES };
+enum snapshot_consistency { SNAPSHOT_FROZEN, SNAPSHOT_STOPPED, SNAPSHOT_NUM_CONSISTENCIES };
 
 struct snapshot_create {
 	const char *name;
 	struct field_map labels;
-	uint64_t expires_in_ms;
-	bool has_expires;
+	uint64_t ttl_ms;
+	bool has_ttl;
 };
 
 struct snapshot_info {
@@ -90,8 +90,8 @@ struct snapshot_info {
 	const char *name, *group, *image;
 	unsigned state, consistency;
 	struct field_map labels;
-	uint64_t bytes, created_ns, expires_ns;
-	bool has_bytes, has_expires;
+	uint64_t size_bytes, created_ns, expires_ns;
+	bool has_size, has_expires;
 };
 
 /* The journal's row of one. */

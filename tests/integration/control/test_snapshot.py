@@ -52,7 +52,7 @@ def test_the_files_of_one_moment(daemon, state):
     if state == "stopped":
         act(daemon, box, "stop")
     made = snapshot(daemon, box, name=f"of-{state}", labels={"a": "b"})
-    assert made["state"] == "ready" and made["consistency"] == ("stopped" if state == "stopped" else "paused")
+    assert made["state"] == "ready" and made["consistency"] == ("stopped" if state == "stopped" else "frozen")
     assert made["sandbox"] == box and made["image"] == "files" and made["labels"] == {"a": "b"}
     assert daemon.get(box)["state"] == state
     copy = layer(daemon, made["id"]) / "disk/upper"
@@ -255,11 +255,49 @@ def test_forks_have_the_files_of_one_moment(own):
     assert [r.get("sandbox", {}).get("name") or r["error"]["code"] for r in sorted(named, key=lambda r: r["index"])] == ["left", "conflict"]
     again = [ids(fork(own, box, key="k", count=3)) for _ in range(2)]
     assert again[0] == again[1] and len(set(again[0])) == 3
+    other = fork(own, forks[4], key="k", count=3, env={"X": "y"}, labels={"c": "d"})  # the same key for another sandbox
+    assert [r["error"]["code"] for r in other] == ["idempotency_key_reused"] * 3, other
     refused("invalid_argument", lambda: fork(own, box, count=3, names=["a"]))
     for name in (box, *forks, *ids(named), *again[0]):
         own.delete(name)
     gone(own)
     clean(own)
+
+
+def test_a_fork_rests_as_its_source_does(own):
+    rules = {"stop_after_ms": 3600000, "on_expire": "stop", "idle": "requests", "rest_ttl_ms": 7200000, "wake": "never"}
+    for given in (rules, {"idle_ms": 3600000}, {}):
+        box = own.create("tiny", ttl_ms=3600000, **given)
+        source, copy = own.get(box), fork(own, box, count=1, ttl_ms=3600000)[0]["sandbox"]
+        for member in (*rules, "idle_ms"):
+            assert source.get(member) == copy.get(member), (member, source, copy)
+        assert given != rules or (copy["stop_after_ms"], copy["on_expire"], copy["wake"]) == (3600000, "stop", "never")
+        assert ("idle_at" in source) == ("idle_at" in copy)
+        own.delete(box)
+        own.delete(copy["id"])
+
+
+def test_one_that_waits_for_a_copy_can_end():
+    """Two of a tenant are copied at a time.  A sandbox whose snapshot waits runs on, and is deleted at once."""
+    if "asan" in str(BUILD):
+        pytest.skip("nothing can be loaded before ASan")
+    slow = pathlib.Path(BUILD).resolve() / "tests/integration/slow.so"
+    with cay.Cay(BUILD, env={"LD_PRELOAD": str(slow)}) as c, concurrent.futures.ThreadPoolExecutor() as pool:
+        c.image_import("tiny", tiny())
+        boxes, asked = [c.create("tiny") for _ in range(4)], []
+        for i, box in enumerate(boxes):
+            asked.append(pool.submit(snapshot, c, box))
+            wait_for("its row", lambda i=i: len(listed(c)) > i, 30)
+        c.delete(boxes[2])
+        assert not c.processes(boxes[2]) and not asked[0].done() and not asked[1].done()
+        assert c.exec(boxes[3], ["true"]).exit_code == 0
+        with pytest.raises(ApiError) as e:
+            asked[2].result()
+        assert e.value.code in ("not_found", "wrong_state")
+        for a in (asked[0], asked[1], asked[3]):
+            drop(c, a.result()["id"])
+        for box in boxes[:2] + boxes[3:]:
+            c.delete(box)
 
 
 def test_a_fork_connects_no_further_than_its_source(daemon):
@@ -451,8 +489,8 @@ def test_one_without_its_layer_is_found(own):
 
 def test_it_expires(own):
     box = own.create("tiny")
-    made = snapshot(own, box, expires_in_ms=3000)
-    kept = snapshot(own, box, expires_in_ms=3600000)
+    made = snapshot(own, box, ttl_ms=3000)
+    kept = snapshot(own, box, ttl_ms=3600000)
     assert made["expires_at"] > made["created_at"]
     wait_for("it to expire", lambda: [s["id"] for s in listed(own)] == [kept["id"]], 30)
     own.delete(box)

@@ -143,7 +143,7 @@ def walk(me, w):
         me.call("GET", "/v1/sandboxes" + query)
     me.get(box)
     refused("not_found", me, "GET", f"/v1/sandboxes/{absent}")
-    sn = me.call("POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk", "labels": {"a": "b"}, "expires_in_ms": 3600000})["id"]
+    sn = me.call("POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk", "labels": {"a": "b"}, "ttl_ms": 3600000})["id"]
     refused("conflict", me, "POST", f"/v1/sandboxes/{box}/snapshots", {"name": "walk"})
     assert me.call("GET", f"/v1/snapshots?name=walk&sandbox={box}&limit=1")["snapshots"][0] == me.call("GET", f"/v1/snapshots/{sn}")
     assert me.open("POST", f"/v1/sandboxes/{box}/fork", {"count": 2, "labels": {"a": "forked"}}).read().count(b"data: ") == 2
