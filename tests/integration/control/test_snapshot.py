@@ -255,8 +255,10 @@ def test_forks_have_the_files_of_one_moment(own):
     assert [r.get("sandbox", {}).get("name") or r["error"]["code"] for r in sorted(named, key=lambda r: r["index"])] == ["left", "conflict"]
     again = [ids(fork(own, box, key="k", count=3)) for _ in range(2)]
     assert again[0] == again[1] and len(set(again[0])) == 3
-    other = fork(own, forks[4], key="k", count=3, env={"X": "y"}, labels={"c": "d"})  # the same key for another sandbox
+    twin = own.create("tiny", env={"X": "y", "Z": "z"}, labels={"a": "b"}, limits={"pids": 77}, group="g")
+    other = fork(own, twin, key="k", count=3)  # the same key for another sandbox
     assert [r["error"]["code"] for r in other] == ["idempotency_key_reused"] * 3, other
+    own.delete(twin)
     refused("invalid_argument", lambda: fork(own, box, count=3, names=["a"]))
     for name in (box, *forks, *ids(named), *again[0]):
         own.delete(name)
