@@ -68,6 +68,8 @@ FLOODS = [
     Flood("absent", "/v1/sandboxes/sb" + "0" * 24),
     Flood("image", "/v1/images/tiny"),
     Flood("template", "/v1/templates/absent"),
+    Flood("snapshots", "/v1/snapshots?limit=1000"),
+    Flood("snapshot", "/v1/snapshots/sn" + "0" * 24),
     Flood("tenant", "/v1/tenant"),
     Flood("usage of the tenant", "/v1/usage"),
     Flood("asks", "/v1/asks?limit=1000"),
@@ -264,7 +266,7 @@ def test_every_read_of_control_is_a_row(node):
     rows = [f.target.format(sandbox="sb" + "0" * 23 + "1").partition("?")[0] for f in FLOODS]
 
     def shape(path):
-        return re.sub("/(images|templates|asks)/[^/]+", r"/\1/ID", path)
+        return re.sub("/(images|templates|snapshots|asks)/[^/]+", r"/\1/ID", path)
 
     assert {shape(r) for r in wanted} <= {shape(r) for r in rows}, sorted({shape(r) for r in wanted} - {shape(r) for r in rows})
 

@@ -474,8 +474,7 @@ static int image_check_layer_room(const struct images *all, const struct image_l
 		return image_check_snapshot_layers(all, tenant, 0, 0, err);
 	if (image_count_all_layers(all, false) >= LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", LAYERS_MAX);
-	if (tenant->noun != ID_NONE &&
-	    image_count_layers(all, tenant) >= LAYERS_TENANT)
+	if (tenant->noun != ID_NONE && image_count_layers(all, tenant) >= LAYERS_TENANT)
 		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
 				LAYERS_TENANT);
 	return 0;

@@ -428,9 +428,7 @@ static void snapshot_copy_or_wait(struct snapshot *s)
 	s->waiting = false;
 	if (!sb)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
-	else if (sb->snapshot.id.noun != ID_NONE)
-		(void)snapshot_fail_busy(&err);
-	else if (!life_can_be_copied(&sb->life))
+	else if (!life_can_be_copied(&sb->life)) /* also while another one is copied */
 		(void)snapshot_fail_refused(sb, &err);
 	else if (keeper_can_copy_now(c->keeper, &s->info.tenant))
 		(void)snapshot_copy(s, sb, &err);

@@ -7,8 +7,8 @@ static const struct opt snapshot_rows[] = {
 	  .help = "Name, unique among the snapshots" },
 	{ "label", 0, OPT_PAIRS, offsetof(struct snapshot_create, labels), .arg = "KEY=VALUE",
 	  .help = "Label; may be repeated" },
-	{ "expires", 0, OPT_DURATION, offsetof(struct snapshot_create, ttl_ms),
-	  .arg = "TIME", .help = "Delete it after this time, e.g. 30d; default: never" },
+	{ "ttl", 0, OPT_DURATION, offsetof(struct snapshot_create, ttl_ms), .arg = "TIME",
+	  .help = "Delete it after this time, e.g. 30d; default: never" },
 };
 
 static int cmd_snapshot_create_prepare(struct cli *, void *args, const struct opt_words *,
