@@ -175,9 +175,9 @@ def test_a_snapshot_on_each_kind(disk):
     assert disk.exec(box, ["dd", "if=/dev/urandom", "of=/workspace/x", "bs=1M", "count=20"]).exit_code == 0
     os.sync()
     made = disk.call("POST", f"/v1/sandboxes/{box}/snapshots", {})
-    assert 20 * MIB <= made["bytes"] < 22 * MIB
+    assert 20 * MIB <= made["size_bytes"] < 22 * MIB
     tenant = disk.call("GET", f"/v1/tenants/{made['tenant']}")["usage"]
-    assert tenant["snapshots"] == 1 and tenant["disk_bytes"] == 32 * MIB + made["bytes"]
+    assert tenant["snapshots"] == 1 and tenant["disk_bytes"] == 32 * MIB + made["size_bytes"]
     assert usage(disk, box)["disk_bytes"] < 22 * MIB
     of = disk.call("POST", "/v1/sandboxes", {"snapshot": made["id"], "limits": {"disk_bytes": "16Mi"}})["id"]
     assert disk.exec(of, ["wc", "-c", "/workspace/x"]).text.split()[0] == str(20 * MIB)
