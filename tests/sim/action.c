@@ -129,6 +129,13 @@ static bool snapshot(struct sim *s)
 	return b && !say(s, b, (struct life_event){ .kind = LIFE_SNAPSHOT });
 }
 
+static bool rollback(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && !say(s, b, (struct life_event){ .kind = LIFE_ROLLBACK });
+}
+
 static bool extend(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
@@ -477,6 +484,7 @@ const struct action actions[] = {
 	{ "hold", hold, 2, false },
 	{ "works", works, 5, false },
 	{ "snapshot", snapshot, 6, false },
+	{ "rollback", rollback, 4, false },
 	{ "extend", extend, 3, false },
 	{ "renew", renew, 3, false },
 	{ "enter", enter, 5, false },

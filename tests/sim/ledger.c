@@ -16,6 +16,7 @@ static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ENTER] = "enter",       [LIFE_LEAVE] = "leave",    [LIFE_CLAIM] = "take",
 	[LIFE_DEADLINE] = "due",      [LIFE_OBSERVED] = "facts", [LIFE_STOP] = "stop",
 	[LIFE_START] = "start",       [LIFE_HOLD] = "hold",      [LIFE_SNAPSHOT] = "snapshot",
+	[LIFE_ROLLBACK] = "rollback",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running",   [SB_PAUSED] = "paused",
@@ -29,6 +30,11 @@ static uint64_t on_write(void *arg, const struct runner_row *row)
 	struct sim *s = arg;
 
 	return world_write(&s->w, row);
+}
+
+static bool is_at_rest(const struct life *l)
+{
+	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
 
 /* What may be begun in which state. */
@@ -47,6 +53,10 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 
 	if (effect == DO_CLAIM && l->warm)
 		return false;
+	if (is_at_rest(l) && l->rolled_back) /* there is nothing to keep, and nothing to restore */
+		return effect == DO_NOTHING || effect == DO_REMOVE ||
+		       (l->state == SB_STARTING &&
+			(effect == DO_PREPARE || effect == DO_START || effect == DO_CLAIM));
 	return effect == DO_NOTHING || may[l->state] & 1u << effect;
 }
 
@@ -81,8 +91,11 @@ static void on_tell(void *arg, const struct life *l, uint64_t step)
 	g->known = g->known || l->state == SB_RUNNING;
 	if (l->state == SB_RUNNING && f->alive && f->birth == g->birth)
 		s->w.promised[slot] = true;
-	if (l->state == SB_STOPPED && !f->alien && (f->alive || f->files != g->files || !f->synced))
+	if (l->state == SB_STOPPED && !f->alien &&
+	    (f->alive || (!l->rolled_back && (f->files != g->files || !f->synced))))
 		world_break(&s->w, slot, "told as stopped, and is not");
+	if (l->state == SB_STOPPED && l->rolled_back)
+		g->rolled_back = true;
 	/* a start may have been accepted since */
 	g->stopped =
 		l->state == SB_STOPPED && runner_find(&s->r, &l->id)->row.life.state == SB_STOPPED;
@@ -110,11 +123,6 @@ static bool lives(const struct sim *s, unsigned slot, uint64_t generation)
 
 	return f->alive && !f->alien && f->generation == generation &&
 	       f->birth == s->ledger[slot].birth;
-}
-
-static bool is_at_rest(const struct life *l)
-{
-	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
 
 static uint64_t left(uint64_t at, uint64_t now)
@@ -195,7 +203,8 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 			       : "failed, and nothing had";
 	case END_NODE_LOST:
 		if (is_at_rest(before)) /* its files are what counts */
-			return s->w.facts[slot].dir && !s->w.facts[slot].alien
+			return before->rolled_back ? "taken for lost, and it had no files"
+			       : s->w.facts[slot].dir && !s->w.facts[slot].alien
 				       ? "taken for lost, and its files are there"
 				       : NULL;
 		if (ev->kind == LIFE_OBSERVED &&
@@ -244,7 +253,8 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
 {
 	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
-	    a->expires_ns != b->expires_ns || a->lease_ns != b->lease_ns || ev->kind == LIFE_HOLD ||
+	    a->rolled_back != b->rolled_back || a->expires_ns != b->expires_ns ||
+	    a->lease_ns != b->lease_ns || ev->kind == LIFE_HOLD ||
 	    (ev->kind == LIFE_RENEW && a->state == SB_PENDING))
 		return true;
 	return a->state != b->state && a->state != SB_ENDING;
@@ -290,6 +300,8 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	s->tally->kinds[ev->kind]++;
 	if (next->generation != before->generation) {
 		s->tally->anew++;
+		if (before->state == SB_STARTING && before->rolled_back)
+			g->known = false;
 		if (g->known)
 			world_break(&s->w, slot,
 				    "a client knew it as running, and it is made anew");
@@ -301,7 +313,7 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 static const char *wrong_stop(struct sim *s, unsigned slot, const struct life *before,
 			      const struct life_event *ev)
 {
-	if (ev->kind == LIFE_STOP)
+	if (ev->kind == LIFE_STOP || ev->kind == LIFE_ROLLBACK)
 		return NULL;
 	if (ev->kind == LIFE_DEADLINE && before->expire_stops &&
 	    s->w.clk.boot >= before->expires_ns) {
@@ -325,6 +337,8 @@ static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *b
 
 	if (ev->kind == LIFE_START)
 		g->stopped = false;
+	if (ev->kind == LIFE_ROLLBACK && !before->rolled_back)
+		g->void_files = g->files;
 	if (before->state == SB_STOPPED && next->state == SB_STARTING) {
 		g->start_ns = now;
 		if (next->expire_stops) {
@@ -358,6 +372,13 @@ static const char *wrong_rest(struct sim *s, unsigned slot, const struct life *b
 	g->ceiling_ns = later(g->start_ns, g->ceiling_left_ns);
 	if (next->expires_ns != later(g->start_ns, g->left_ns))
 		return "its time at rest counted, or that of its start did not";
+	if (before->rolled_back) {
+		s->tally->rolled_back++;
+		if (next->rolled_back || s->w.facts[slot].files == g->void_files)
+			return "rolled back, and started with the files it had";
+		g->files = s->w.facts[slot].files;
+		g->rolled_back = false;
+	}
 	if (s->w.facts[slot].files != g->files)
 		return "started, and its files are not those it had";
 	return NULL;
@@ -442,6 +463,11 @@ void ledger_restart(struct sim *s)
 			world_break(&s->w, i, "its end was told, and is lost");
 		if (g->stopped && !is_at_rest(l) && l->state < SB_ENDING)
 			world_break(&s->w, i, "told as stopped, and the journal says otherwise");
+		if (g->rolled_back && !l->rolled_back && is_at_rest(l))
+			world_break(&s->w, i,
+				    "told as rolled back, and the journal says otherwise");
+		if (l->rolled_back && l->state == SB_STARTING) /* it may run already */
+			g->void_files = 0;
 		if (g->known && l->warm)
 			world_break(&s->w, i, "told as running, and it is nobody's");
 		if (s->w.has_row[i] && l->warm)
@@ -529,7 +555,11 @@ void ledger_check_settled(struct sim *s)
 			world_break(&s->w, slot, "said to be warm, and is not");
 		if (l->warm)
 			continue;
-		if (l->state == SB_STOPPED &&
+		if (row->rolled_back != l->rolled_back)
+			world_break(&s->w, slot, "the journal says other files");
+		if (l->state == SB_STOPPED && l->rolled_back && f->alive && !f->alien)
+			world_break(&s->w, slot, "rolled back, and runs");
+		if (l->state == SB_STOPPED && !l->rolled_back &&
 		    (!f->record || f->alien || f->alive || f->cgroup ||
 		     f->generation != l->generation || !f->synced || f->files != g->files))
 			world_break(&s->w, slot, "said to be stopped, and is not");

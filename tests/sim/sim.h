@@ -22,18 +22,20 @@ struct note {
 
 /* What one sandbox owes, and what has happened to it. */
 struct ledger {
-	bool accepted; /* told so */
-	bool known;    /* as running */
-	bool ended;    /* told so, with this reason */
-	bool stopped;  /* told so, and since then no start was written */
+	bool accepted;    /* told so */
+	bool known;       /* as running */
+	bool ended;       /* told so, with this reason */
+	bool stopped;     /* told so, and since then no start was written */
+	bool rolled_back; /* told so, and it has not run since then */
 	uint8_t reason;
 	uint64_t ceiling_ns;
 	uint64_t active_ns;
 	unsigned busy;
-	uint64_t must;    /* the write that must be durable before anybody hears of it */
-	uint64_t birth;   /* of the PID 1 that runs */
-	uint64_t watched; /* the birth of the PID 1 whose pidfd cayd has */
-	uint64_t files;   /* that it ran with first; 0: it has not run */
+	uint64_t must;       /* the write that must be durable before anybody hears of it */
+	uint64_t birth;      /* of the PID 1 that runs */
+	uint64_t watched;    /* the birth of the PID 1 whose pidfd cayd has */
+	uint64_t files;      /* that it ran with first; 0: it has not run */
+	uint64_t void_files; /* those it had before a rollback */
 	uint64_t left_ns, ceiling_left_ns; /* of its time, when it was stopped */
 	uint64_t start_ns;                 /* when its last start began */
 	uint64_t ttl_ns;                   /* that it was made with */
@@ -48,7 +50,7 @@ struct ledger {
 struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
 	uint64_t anew, adopted, warm, claims, stopped, started, taken_back;
-	uint64_t expired_stops, idle_stops, rested, kept_awake;
+	uint64_t expired_stops, idle_stops, rested, kept_awake, rolled_back;
 };
 
 struct sim {

@@ -41,6 +41,11 @@ uint64_t world_write(struct world *w, const struct runner_row *row)
 	return w->committed + w->n_writes;
 }
 
+static bool is_at_rest(const struct life *l)
+{
+	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
+}
+
 /* Said here again and not taken from life.c: a test that asks the tested is none. */
 static bool may_follow(const struct life *a, const struct life *b)
 {
@@ -56,7 +61,13 @@ static bool may_follow(const struct life *a, const struct life *b)
 
 	if (a->state != b->state && !(next[a->state] & 1u << b->state))
 		return false;
-	if (b->generation < a->generation || b->generation > LIFE_GENERATIONS)
+	/* made anew: a few times before it runs, or with other files */
+	if (b->generation != a->generation &&
+	    !(b->generation == a->generation + 1 &&
+	      ((a->state == SB_PENDING && b->generation <= LIFE_GENERATIONS) ||
+	       (a->state == SB_STARTING && a->rolled_back))))
+		return false;
+	if (a->rolled_back && !b->rolled_back && b->state != SB_RUNNING)
 		return false;
 	return a->state < SB_ENDING || (a->reason == b->reason && a->failed == b->failed);
 }
@@ -170,18 +181,16 @@ static enum life_outcome remove_all(struct world *w, const struct call *c, bool 
 		return LIFE_OK;
 	if (f->alien)
 		world_break(w, c->slot, "what is not ours was removed");
-	if (f->alive && w->promised[c->slot] && w->rows[c->slot].life.state < SB_ENDING)
+	if (f->alive && w->promised[c->slot] && w->rows[c->slot].life.state < SB_ENDING &&
+	    !is_at_rest(&w->rows[c->slot].life))
 		world_break(w, c->slot, "killed a running sandbox whose end is not written");
+	if (is_at_rest(&w->rows[c->slot].life) && !w->rows[c->slot].life.rolled_back)
+		world_break(w, c->slot, "removed the files of one that is stopped");
 	kill_all(w, c->slot);
 	if (half)
 		return LIFE_FAILED;
 	*f = (struct fact){};
 	return LIFE_OK;
-}
-
-static bool is_at_rest(const struct life *l)
-{
-	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
 
 /* By half: killed, and neither synced nor without its cgroup. */

@@ -1,58 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
-#include "life/life.h"
-#include "unit.h"
+#include "life-steps.h"
 
-#define AT(s) ((uint64_t)(s) * NS_PER_S)
 #define BIT(n) (1u << (n))
-
-static struct life fresh(uint64_t ttl, uint64_t idle, uint64_t max)
-{
-	return life_new(&(struct id){ .noun = ID_SANDBOX }, AT(100), ttl, idle, max);
-}
-
-/* A step that is taken; what to do about it. */
-static enum life_effect take(struct life *l, struct life_event ev, uint64_t now)
-{
-	struct life_out out;
-
-	life_step(l, &ev, now, &out);
-	assert_int_equal(out.refused, CAY_OK);
-	*l = out.next;
-	return out.effect;
-}
-
-static enum cay_code refusal(const struct life *l, struct life_event ev, uint64_t now)
-{
-	struct life_out out;
-
-	life_step(l, &ev, now, &out);
-	return out.refused;
-}
-
-static struct life_event done(const struct life *l, enum life_outcome outcome)
-{
-	return (struct life_event){ .kind = LIFE_DONE,
-				    .effect = l->pending_effect,
-				    .generation = l->generation,
-				    .outcome = outcome,
-				    .started_ns = AT(7) };
-}
-
-static struct life running(uint64_t ttl, uint64_t idle, uint64_t max)
-{
-	struct life l = fresh(ttl, idle, max);
-
-	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100)),
-			 DO_PREPARE);
-	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_START);
-	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_CLAIM);
-	assert_int_equal(l.state, SB_PENDING);
-	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
-	assert_int_equal(l.state, SB_RUNNING);
-	assert_int_equal(l.started_ns, AT(7));
-	return l;
-}
 
 static void from_create_to_delete(void **)
 {
@@ -484,7 +433,7 @@ static bool same(const struct life *a, const struct life *b)
 	       a->state == b->state && a->reason == b->reason && a->failed == b->failed &&
 	       a->pending_effect == b->pending_effect && a->tries == b->tries &&
 	       a->retry_ns == b->retry_ns && a->n_requests == b->n_requests && a->warm == b->warm &&
-	       a->claimed == b->claimed;
+	       a->claimed == b->claimed && a->rolled_back == b->rolled_back;
 }
 
 static void check_step(const struct life *l, const struct life_event *ev, size_t row)
@@ -494,9 +443,10 @@ static void check_step(const struct life *l, const struct life_event *ev, size_t
 		[SB_RUNNING] =
 			BIT(DO_ENTRYPOINT) | BIT(DO_FREEZE) | BIT(DO_THAW) | BIT(DO_SNAPSHOT),
 		[SB_PAUSED] = BIT(DO_FREEZE) | BIT(DO_THAW) | BIT(DO_SNAPSHOT),
-		[SB_STOPPING] = BIT(DO_STOP),
-		[SB_STOPPED] = BIT(DO_STOP) | BIT(DO_SNAPSHOT),
-		[SB_STARTING] = BIT(DO_RESTORE) | BIT(DO_START) | BIT(DO_CLAIM),
+		[SB_STOPPING] = BIT(DO_STOP) | BIT(DO_REMOVE),
+		[SB_STOPPED] = BIT(DO_STOP) | BIT(DO_REMOVE) | BIT(DO_SNAPSHOT),
+		[SB_STARTING] = BIT(DO_RESTORE) | BIT(DO_REMOVE) | BIT(DO_PREPARE) | BIT(DO_START) |
+				BIT(DO_CLAIM),
 		[SB_ENDING] = BIT(DO_REMOVE),
 	};
 	struct life_out out;
@@ -506,6 +456,9 @@ static void check_step(const struct life *l, const struct life_event *ev, size_t
 	row_check(row, !life_is_finished(l) || (!out.effect && !out.journal && !out.notify));
 	row_check(row, !out.refused || (same(l, &out.next) && !out.effect && !out.journal));
 	row_check(row, !out.effect || may[out.next.state] & BIT(out.effect));
+	/* the files of one that is stopped are removed only if they are void */
+	row_check(row,
+		  out.effect != DO_REMOVE || !life_is_at_rest(&out.next) || out.next.rolled_back);
 	row_check(row, !out.effect || out.next.pending_effect == out.effect);
 	row_check(row, !out.sync || out.journal);
 	row_check(row, out.next.state == l->state || (out.journal && out.notify));
@@ -537,7 +490,7 @@ static void every_combination(void **)
 		l.generation = bits & 1 ? 2 : LIFE_GENERATIONS;
 		ev.generation = bits & 2 ? l.generation : 1;
 		l.retry_ns = bits & 4 && l.pending_effect == DO_NOTHING ? AT(150) : LIFE_NEVER;
-		l.entry = bits & 8;
+		l.entry = l.rolled_back = bits & 8;
 		l.n_requests = bits & 8;
 		l.started_ns = bits & 16 ? AT(7) : 0;
 		l.expires_ns = bits & 32 ? AT(190) : AT(210);
@@ -588,19 +541,6 @@ static void a_lease_that_is_not_renewed_ends_it(void **)
 	(void)take(&l, due, AT(140));
 	assert_true(l.state == SB_ENDING && l.reason == END_LEASE && !l.failed);
 	assert_int_equal(refusal(&l, renew, AT(141)), CAY_E_STATE);
-}
-
-static struct life stopped(uint64_t ttl, uint64_t max)
-{
-	struct life l = running(ttl, LIFE_NEVER, max);
-	struct life_out out;
-
-	life_step(&l, &(struct life_event){ .kind = LIFE_STOP }, AT(130), &out);
-	assert_true(out.effect == DO_STOP && out.sync && out.next.state == SB_STOPPING);
-	l = out.next;
-	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(131)), DO_NOTHING);
-	assert_int_equal(l.state, SB_STOPPED);
-	return l;
 }
 
 static void a_stopped_one_starts_again(void **)

@@ -46,6 +46,7 @@ static const struct {
 	{ "sandbox.stop", "POST", "/v1/sandboxes/" SB "/stop", 1 },
 	{ "sandbox.start", "POST", "/v1/sandboxes/" SB "/start", 1 },
 	{ "sandbox.fork", "POST", "/v1/sandboxes/" SB "/fork", 1 },
+	{ "sandbox.rollback", "POST", "/v1/sandboxes/" SB "/rollback", 1 },
 	{ "snapshot.create", "POST", "/v1/sandboxes/" SB "/snapshots", 1 },
 	{ "snapshot.list", "GET", "/v1/snapshots?name=x", 0 },
 	{ "snapshot.get", "GET", "/v1/snapshots/" SN, 1 },

@@ -68,7 +68,13 @@ const struct create_queue *creates_get_queue(const struct cayd *c);
 struct create_slot *create_turn_take_slot(struct create_turn *t);
 struct cayd *create_turn_cayd(const struct create_turn *t);
 
-/* stop-start.c: wait for a turn to start a sandbox, and begin at it.  Takes the turn, also on
+/* stop-start.c: whether its tenant may have one more that is stopped, because it holds a place of
+ * the node for as long as its tenant likes. */
+[[nodiscard]] int stop_check_number(const struct cayd *c, const struct sandbox *sb,
+				    struct cay_err *err);
+/* Start the sandbox of the request when it has its turn, and reply when it runs. */
+void start_wait_for_turn(struct cayd *c, struct request *rq);
+/* Wait for a turn to start a sandbox, and begin at it.  Takes the turn, also on
  * failure; one that is starting already only loses it. */
 [[nodiscard]] int start_turn_enter(struct cayd *c, const struct id *tenant,
 				   const struct create_turn_events *events, void *arg,

@@ -13,8 +13,7 @@
 #include "cayd/tenant/admit.h"
 #include "cayd/tenant/tenant.h"
 
-/* A stopped sandbox holds a place of the node for as long as its tenant likes. */
-static int stop_check_number(const struct cayd *c, const struct sandbox *sb, struct cay_err *err)
+int stop_check_number(const struct cayd *c, const struct sandbox *sb, struct cay_err *err)
 {
 	if (sandbox_may_stop(sb))
 		return 0;
@@ -108,7 +107,7 @@ int start_turn_enter(struct cayd *c, const struct id *tenant,
 	return create_turn_enter(c, tenant, events, arg, ret, err);
 }
 
-static void start_wait_for_turn(struct cayd *c, struct request *rq)
+void start_wait_for_turn(struct cayd *c, struct request *rq)
 {
 	static const struct create_turn_events turn_events = { on_start_turn, on_start_expired };
 	static const struct request_events events = { .gone = on_start_client_gone };

@@ -422,6 +422,8 @@ static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct 
 	if (life_is_finished(l) && row)
 		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
 									    : FSCK_OTHER;
+	if (l->state == SB_STOPPED && l->rolled_back) /* it may have no files */
+		return row && row->processes ? FSCK_AWAKE : FSCK_NUM;
 	if (l->state == SB_STOPPED)
 		return !row                                   ? FSCK_EMPTY
 		       : !sandbox_matches_keeper_row(sb, row) ? FSCK_OTHER

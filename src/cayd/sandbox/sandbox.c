@@ -91,14 +91,21 @@ void uid_range_reserve(struct sandboxes *all, uint32_t range)
 	all->uid_ranges[range / 8] |= (uint8_t)(1u << range % 8);
 }
 
-int sandbox_replace_uid_range(struct sandbox *sb)
-{
-	return uid_range_claim(sb->cayd->sandboxes, &sb->uid_range);
-}
-
 static void uid_range_release(struct sandboxes *all, uint32_t range)
 {
 	all->uid_ranges[range / 8] &= (uint8_t)~(1u << range % 8);
+}
+
+int sandbox_replace_uid_range(struct sandbox *sb)
+{
+	struct sandboxes *all = sb->cayd->sandboxes;
+	uint32_t old = sb->uid_range;
+	int r = uid_range_claim(all, &sb->uid_range);
+
+	/* it was its own: the disk that it had before a rollback is being removed */
+	if (r >= 0 && sb->life.state == SB_STARTING)
+		uid_range_release(all, old);
+	return r;
 }
 
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id)
@@ -162,7 +169,10 @@ void sandboxes_retry_now(struct cayd *c)
 bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32])
 {
 	for (const struct sandbox *sb = all->newest; sb; sb = sb->older)
-		if (!life_is_finished(&sb->life) && memcmp(sb->image, digest, 32) == 0)
+		if (!life_is_finished(&sb->life) &&
+		    (memcmp(sb->image, digest, 32) == 0 ||
+		     (memcmp(sb->rollback.image_before, digest, 32) == 0 &&
+		      (sb->unsaved || sb->save_error.code))))
 			return true;
 	return false;
 }
@@ -618,6 +628,7 @@ static void sandbox_restore_rest(struct sandbox *sb, const struct sandbox_record
 					    .ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS
 								      : LIFE_NEVER,
 					    .rest_ns = rest_ns });
+	sb->life.rolled_back = record->rolled_back;
 	if (rest_ns && record->has_rest_left && record->rest_left_ms * NS_PER_MS < rest_ns)
 		sb->life.rest_left_ns = record->rest_left_ms * NS_PER_MS;
 }

@@ -101,6 +101,9 @@ struct sandbox {
 		uint64_t bytes; /* of the copy */
 	} snapshot;
 	struct {
+		uint8_t image_before[32]; /* in use until the journal has the other one */
+	} rollback;
+	struct {
 		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
 	} claim;
 	struct {
@@ -293,7 +296,7 @@ const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 void sandbox_recount(struct sandbox *sb);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
 /* Allocate another id range. The old one is in use by a sandbox that the journal lacks, so it stays
- * reserved. */
+ * reserved, unless this one starts after a rollback. */
 [[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
 
 /* transition.c: apply an event; returns why life refuses it, or CAY_OK. */

@@ -36,18 +36,18 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 				 .effect = effect,
 				 .generation = generation,
 				 .started_ns = started_ns };
+	/* with another id range */
+	bool again = effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
+		     sandbox_replace_uid_range(sb) >= 0;
 
-	ev.outcome = !outcome->code                       ? LIFE_OK
-		     : outcome->code == CAY_E_UNAVAILABLE ? LIFE_UNKNOWN
-							  : LIFE_FAILED;
-	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
-	    sandbox_replace_uid_range(sb) >= 0)
-		ev.outcome = LIFE_UNKNOWN; /* created again with the new range */
-	if (outcome->code && effect == DO_REMOVE) {
+	ev.outcome = !outcome->code                                ? LIFE_OK
+		     : again || outcome->code == CAY_E_UNAVAILABLE ? LIFE_UNKNOWN
+								   : LIFE_FAILED;
+	if (outcome->code && effect == DO_REMOVE && sb->life.state != SB_STARTING) {
 		if (keeper_is_up(sb->cayd->keeper)) /* else the link logs it, once a minute */
 			log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s",
 				  outcome->msg);
-	} else if (outcome->code && sb->life.state == SB_STARTING) {
+	} else if (outcome->code && sb->life.state == SB_STARTING && !again) {
 		sb->failure = *outcome; /* of this start; the sandbox is stopped again */
 	} else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
 		   !sb->life.claimed) {
@@ -93,7 +93,7 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 
 	free(call);
 	if (!err.code && (c.effect == DO_STOP ||
-			  (c.effect == DO_REMOVE && c.sandbox->life.state == SB_ENDING))) {
+			  (c.effect == DO_REMOVE && c.sandbox->life.state != SB_PENDING))) {
 		memcpy(&removed, reply, sizeof(removed));
 		sandbox_add_spent(c.sandbox, &removed);
 	}
@@ -277,10 +277,12 @@ struct pending_save {
 };
 
 /* Without a durable row these do not begin: a crash after them would find a sandbox without a row,
- * or a row of a running sandbox that has no process, whose files it would remove. */
-static bool effect_needs_row(enum life_effect effect)
+ * a row of a running sandbox that has no process, whose files it would remove, or one of a stopped
+ * sandbox whose files are gone. */
+static bool effect_needs_row(const struct sandbox *sb, enum life_effect effect)
 {
-	return effect == DO_PREPARE || effect == DO_STOP || effect == DO_RESTORE;
+	return effect == DO_PREPARE || effect == DO_STOP || effect == DO_RESTORE ||
+	       (effect == DO_REMOVE && life_is_at_rest(&sb->life));
 }
 
 static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
@@ -294,7 +296,7 @@ static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 		log_error(&sb->cayd->log, "cannot write to the journal, will retry: %s",
 			  outcome->msg);
 	sb->save_error = *outcome;
-	if (effect_needs_row(s.effect) && outcome->code) {
+	if (effect_needs_row(sb, s.effect) && outcome->code) {
 		sb->holds++;
 		effect_finish(sb, s.effect, sb->life.generation, outcome, 0);
 	} else if (s.effect) {

@@ -130,6 +130,8 @@ static bool sandbox_is_as_requested(const struct sandbox *sb, const struct reque
 	return !(rq->match.op == &ops[OP_SANDBOX_STOP] && sb->life.state != SB_STOPPED) &&
 	       !(rq->match.op == &ops[OP_SANDBOX_START] && sb->life.state != SB_RUNNING &&
 		 sb->life.state != SB_PAUSED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_ROLLBACK] && sb->life.state != SB_RUNNING &&
+		 sb->life.state != SB_PAUSED && sb->life.state != SB_STOPPED) &&
 	       !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
 	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && sb->life.state != SB_RUNNING);
 }

@@ -172,6 +172,17 @@ static bool life_is_effect_running(const struct life *l)
 	       l->pending_effect != DO_ENTRYPOINT;
 }
 
+/* The effect that restores a state, where an effect may or may not have happened. */
+static enum life_effect life_effect_of_state(const struct life *l)
+{
+	static const enum life_effect effects[SB_NUM_STATES] = {
+		[SB_PENDING] = DO_REMOVE, [SB_RUNNING] = DO_THAW, [SB_PAUSED] = DO_FREEZE,
+		[SB_STOPPING] = DO_STOP,  [SB_STOPPED] = DO_STOP, [SB_ENDING] = DO_REMOVE,
+	};
+
+	return effects[l->state] == DO_STOP && l->rolled_back ? DO_REMOVE : effects[l->state];
+}
+
 static void life_begin_ending(struct life_out *out, unsigned reason, bool failed)
 {
 	if (out->next.state >= SB_ENDING)
@@ -206,23 +217,6 @@ static void life_schedule_retry(struct life *l, uint64_t now)
 	l->retry_ns = life_time_add(now, RETRY_FIRST_NS << shift);
 }
 
-static void life_on_removed(struct life_out *out, enum life_outcome outcome, uint64_t now)
-{
-	struct life *l = &out->next;
-
-	if (outcome != LIFE_OK) {
-		life_schedule_retry(l, now);
-	} else if (l->state == SB_ENDING) {
-		life_set_state(out, l->failed ? SB_FAILED : SB_TERMINATED);
-		out->sync = true; /* a client that sees the end also finds its event */
-	} else if (l->state == SB_PENDING) {
-		l->generation++;
-		l->tries = 0;
-		out->journal = out->sync = true;
-		life_begin_effect(out, DO_PREPARE);
-	}
-}
-
 static uint64_t life_time_left(uint64_t at, uint64_t now)
 {
 	return at == LIFE_NEVER ? LIFE_NEVER : at > now ? at - now : 0;
@@ -247,7 +241,7 @@ static void life_begin_stopping(struct life_out *out, uint64_t now)
 	life_set_state(out, SB_STOPPING);
 	out->sync = true; /* or a crash finds it dead and removes its files */
 	if (l->pending_effect == DO_NOTHING)
-		life_begin_effect(out, DO_STOP);
+		life_begin_effect(out, life_effect_of_state(l));
 }
 
 static void life_on_stopped(struct life_out *out, enum life_outcome outcome, uint64_t now)
@@ -265,6 +259,34 @@ static void life_on_stopped(struct life_out *out, enum life_outcome outcome, uin
 	out->sync = true; /* a client that sees it also finds it after a crash */
 }
 
+static void life_prepare_next(struct life_out *out)
+{
+	out->next.generation++;
+	out->journal = out->sync = true;
+	life_begin_effect(out, DO_PREPARE);
+}
+
+static void life_on_removed(struct life_out *out, enum life_outcome outcome, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	if (l->state == SB_STARTING && outcome == LIFE_OK) {
+		life_prepare_next(out);
+	} else if (l->state == SB_STARTING) {
+		life_begin_stopping(out, now);
+	} else if (l->state == SB_STOPPING || l->state == SB_STOPPED) {
+		life_on_stopped(out, outcome, now);
+	} else if (outcome != LIFE_OK) {
+		life_schedule_retry(l, now);
+	} else if (l->state == SB_ENDING) {
+		life_set_state(out, l->failed ? SB_FAILED : SB_TERMINATED);
+		out->sync = true; /* a client that sees the end also finds its event */
+	} else if (l->state == SB_PENDING) {
+		l->tries = 0;
+		life_prepare_next(out);
+	}
+}
+
 /* Its time goes on, from when its start began. */
 static void life_run_again(struct life_out *out, uint64_t now)
 {
@@ -273,16 +295,22 @@ static void life_run_again(struct life_out *out, uint64_t now)
 	l->ceiling_ns = life_time_add(l->active_ns, l->ceiling_ns);
 	l->expires_ns = life_time_min(life_time_add(l->active_ns, l->expires_ns), l->ceiling_ns);
 	l->active_ns = l->saved_ns = l->renewed_ns = now;
+	l->rolled_back = false;
+	l->tries = 0;
 	life_set_state(out, SB_RUNNING);
 	out->sync = true;
 }
 
-/* An outcome of restore, start or claim; PID 1 may have died during the claim. */
+/* An outcome of restore, prepare, start or claim; PID 1 may have died during the claim. */
 static void life_on_start_step(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
-	if (ev->outcome != LIFE_OK || (ev->effect == DO_CLAIM && !out->next.started_ns)) {
+	if (ev->effect == DO_PREPARE && ev->outcome == LIFE_UNKNOWN && out->next.rolled_back &&
+	    out->next.tries < LIFE_GENERATIONS) {
+		out->next.tries++; /* its id range may have been in use: it has another one now */
+		life_begin_effect(out, DO_REMOVE);
+	} else if (ev->outcome != LIFE_OK || (ev->effect == DO_CLAIM && !out->next.started_ns)) {
 		life_begin_stopping(out, now);
-	} else if (ev->effect == DO_RESTORE) {
+	} else if (ev->effect == DO_RESTORE || ev->effect == DO_PREPARE) {
 		life_begin_effect(out, DO_START);
 	} else if (ev->effect == DO_START) {
 		out->next.started_ns = ev->started_ns;
@@ -325,12 +353,6 @@ static void life_on_create_step(struct life_out *out, const struct life_event *e
 	}
 }
 
-/* The effect that restores a state, where an effect may or may not have happened. */
-static const enum life_effect life_effect_for_state[SB_NUM_STATES] = {
-	[SB_PENDING] = DO_REMOVE, [SB_RUNNING] = DO_THAW, [SB_PAUSED] = DO_FREEZE,
-	[SB_STOPPING] = DO_STOP,  [SB_STOPPED] = DO_STOP, [SB_ENDING] = DO_REMOVE,
-};
-
 /* The state is set only after the effect; an effect with unknown outcome is undone by
  * requesting the effect of the current state. */
 static void life_on_freeze_done(struct life_out *out, const struct life_event *ev, uint64_t now)
@@ -342,7 +364,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 
 	out->notify = true;
 	if (ev->outcome != LIFE_OK && turns) {
-		life_begin_effect(out, life_effect_for_state[l->state]);
+		life_begin_effect(out, life_effect_of_state(l));
 	} else if (ev->outcome != LIFE_OK) {
 		/* with a delay: while the keeper is not running, a request to it fails at once */
 		life_schedule_retry(l, now);
@@ -399,7 +421,7 @@ static void life_on_snapshot_done(struct life_out *out, enum life_outcome outcom
 	if (life_is_up(&out->next)) /* nothing could come in meanwhile */
 		life_touch(&out->next, now);
 	if (outcome != LIFE_OK && life_is_up(&out->next))
-		life_begin_effect(out, life_effect_for_state[out->next.state]);
+		life_begin_effect(out, life_effect_of_state(&out->next));
 }
 
 static void life_on_effect_done(struct life_out *out, const struct life_event *ev, uint64_t now)
@@ -419,7 +441,7 @@ static void life_on_effect_done(struct life_out *out, const struct life_event *e
 		life_on_removed(out, ev->outcome, now);
 	else if (l->state == SB_ENDING)
 		life_begin_effect(out, DO_REMOVE);
-	else if (l->state == SB_STOPPING && ev->effect != DO_STOP)
+	else if (l->state == SB_STOPPING && ev->effect != life_effect_of_state(l))
 		life_begin_stopping(out, now);
 	else if (ev->effect == DO_SNAPSHOT)
 		life_on_snapshot_done(out, ev->outcome, now);
@@ -479,14 +501,14 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 		l->expires_ns = life_time_min(l->expires_ns, l->ceiling_ns);
 		life_set_state(out, SB_STARTING);
 		out->sync = true; /* or a crash finds processes of one that is stopped */
-		life_begin_effect(out, DO_RESTORE);
+		life_begin_effect(out, l->rolled_back ? DO_REMOVE : DO_RESTORE);
 	}
 }
 
 bool life_can_be_copied(const struct life *l)
 {
-	return (life_is_up(l) || l->state == SB_STOPPED) && l->pending_effect == DO_NOTHING &&
-	       l->retry_ns == LIFE_NEVER;
+	return (life_is_up(l) || (l->state == SB_STOPPED && !l->rolled_back)) &&
+	       l->pending_effect == DO_NOTHING && l->retry_ns == LIFE_NEVER;
 }
 
 static void life_snapshot(struct life_out *out)
@@ -495,6 +517,22 @@ static void life_snapshot(struct life_out *out)
 		out->refused = CAY_E_STATE;
 	else
 		life_begin_effect(out, DO_SNAPSHOT);
+}
+
+static void life_roll_back(struct life_out *out, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	if (life_is_up(l)) {
+		l->rolled_back = true;
+		life_begin_stopping(out, now);
+	} else if (l->state == SB_STOPPED && l->pending_effect == DO_NOTHING &&
+		   l->retry_ns == LIFE_NEVER) {
+		l->rolled_back = true;
+		out->notify = out->journal = out->sync = true;
+	} else {
+		out->refused = CAY_E_STATE;
+	}
 }
 
 /* While it is stopped, its times are durations. */
@@ -603,7 +641,7 @@ static void life_on_deadline(struct life_out *out, bool may_stop, uint64_t now)
 	else if (now >= l->retry_ns) {
 		/* the write may be what failed */
 		out->journal = out->sync = l->state == SB_STOPPING;
-		life_begin_effect(out, life_effect_for_state[l->state]);
+		life_begin_effect(out, life_effect_of_state(l));
 	}
 }
 
@@ -616,7 +654,7 @@ static void life_adopt_running(struct life_out *out, const struct life_observati
 
 	life_touch(l, now); /* activity in the meantime was not counted */
 	if (f->frozen != paused)
-		life_begin_effect(out, life_effect_for_state[l->state]);
+		life_begin_effect(out, life_effect_of_state(l));
 	else if (!paused && l->entry && !f->entrypoint_started)
 		life_begin_effect(out, DO_ENTRYPOINT);
 }
@@ -634,7 +672,7 @@ static void life_on_observed_at_rest(struct life_out *out, const struct life_obs
 		l->active_ns = l->saved_ns = now;
 		out->journal = true;
 	}
-	if (!f->exists) {
+	if (!f->exists && !l->rolled_back) {
 		life_begin_ending(out, END_NODE_LOST, true);
 	} else if (l->state == SB_STARTING && alive && f->claimed) {
 		l->started_ns = f->started_ns;
@@ -642,7 +680,7 @@ static void life_on_observed_at_rest(struct life_out *out, const struct life_obs
 	} else if (l->state == SB_STARTING) {
 		life_begin_stopping(out, now);
 	} else if (l->state == SB_STOPPING || f->processes) {
-		life_begin_effect(out, DO_STOP);
+		life_begin_effect(out, life_effect_of_state(l));
 	}
 }
 
@@ -682,7 +720,7 @@ static bool life_event_is_request(enum life_kind kind)
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
 	       kind == LIFE_RENEW || kind == LIFE_HOLD || kind == LIFE_ENTER ||
 	       kind == LIFE_CLAIM || kind == LIFE_STOP || kind == LIFE_START ||
-	       kind == LIFE_SNAPSHOT;
+	       kind == LIFE_SNAPSHOT || kind == LIFE_ROLLBACK;
 }
 
 static bool life_refuses_request(const struct life *l, enum life_kind kind)
@@ -691,7 +729,8 @@ static bool life_refuses_request(const struct life *l, enum life_kind kind)
 	if (l->state >= SB_ENDING || l->claimed || (l->warm && kind != LIFE_CLAIM))
 		return true;
 	return life_is_at_rest(l) && kind != LIFE_STOP && kind != LIFE_START &&
-	       kind != LIFE_SNAPSHOT && (kind != LIFE_EXTEND || l->state != SB_STOPPED);
+	       kind != LIFE_SNAPSHOT && kind != LIFE_ROLLBACK &&
+	       (kind != LIFE_EXTEND || l->state != SB_STOPPED);
 }
 
 static void life_on_gone(struct life_out *out, const struct life_event *ev)
@@ -750,6 +789,9 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		break;
 	case LIFE_SNAPSHOT:
 		life_snapshot(out);
+		break;
+	case LIFE_ROLLBACK:
+		life_roll_back(out, now);
 		break;
 	case LIFE_EXTEND:
 		life_extend_ttl(out, ev->until_ns, now);

@@ -54,8 +54,12 @@
  * clock that jumps removes a sandbox early.
  *
  * A snapshot changes no state.  The keeper freezes the sandbox while it copies; where the outcome
- *is a failure or unknown, the effect of the state follows, which thaws a running one.  After a
- *crash the machine is found frozen and the state says running, which leads to the same.
+ * is a failure or unknown, the effect of the state follows, which thaws a running one.  After a
+ * crash the machine is found frozen and the state says running, which leads to the same.
+ *
+ * A sandbox that is rolled back has no files of its own from then on, whatever is still on the
+ * disk, and is stopped.  Its start removes that and prepares a disk of the next generation.  Until
+ * it runs there is nothing to keep, so that it is stopped by a removal too.
  *
  * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated under the
  * next generation, at most LIFE_GENERATIONS times: an accepted create succeeds rather than fail
@@ -103,7 +107,9 @@ struct life {
 	bool entry;          /* has an entrypoint */
 	uint8_t on_exit;     /* enum on_exit: effect of the entrypoint's end */
 	bool warm;           /* without an owner yet */
-	/* in the record, not in the row; set by life_set_rest() */
+	/* in the record, not in the row */
+	bool rolled_back; /* what it has on the disk is void */
+	/* the same; set by life_set_rest() */
 	bool expire_stops, idle_stops; /* it does not end then */
 	bool idle_is_work;             /* idle is who has neither a request nor work of a client */
 	uint64_t ttl_ns;               /* with expire_stops: of each run */
@@ -130,6 +136,7 @@ enum life_kind {
 	LIFE_STOP,
 	LIFE_START,    /* a stopped one: max_ns */
 	LIFE_SNAPSHOT, /* of one that runs, is paused or stopped */
+	LIFE_ROLLBACK, /* its files are void; one that runs or is paused is stopped */
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_HOLD,     /* it is not idle until until_ns */
@@ -212,7 +219,8 @@ static inline bool life_is_at_rest(const struct life *l)
 {
 	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
 }
-/* Whether LIFE_SNAPSHOT fits: it runs, is paused or stopped, and nothing is done to it now. */
+/* Whether LIFE_SNAPSHOT fits: it runs, is paused or stopped, has files of its own, and nothing is
+ * done to it now. */
 bool life_can_be_copied(const struct life *l);
 static inline bool life_is_finished(const struct life *l)
 {

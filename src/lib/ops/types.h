@@ -258,6 +258,7 @@ struct sandbox_record {
 	struct id home;
 	uint64_t ttl_ms, rest_left_ms;
 	bool has_ttl, has_rest_left;
+	bool rolled_back;
 	struct limits wanted; /* not set yet */
 	bool has_wanted;
 	uint64_t epoch;
@@ -303,6 +304,10 @@ struct delete_query {
 struct sandbox_extend {
 	uint64_t ttl_ms, lease_ms;
 	bool has_ttl, has_lease;
+};
+
+struct sandbox_rollback {
+	struct id snapshot;
 };
 
 struct sandbox_hold {

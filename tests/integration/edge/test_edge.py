@@ -166,7 +166,7 @@ def test_the_authorisation_matrix(own):
             elif best is None:
                 expect = code in (401, 429)
             elif best == "token":
-                inside = "{sandbox}" in path and box in target and name not in ("sandbox.limits", "sandbox.token", "sandbox.preview", "sandbox.revoke", "sandbox.start", "sandbox.fork", "snapshot.create", "tree.import", "tree.link", "export.create", "egress.put", "egress.patch", "egress.cut")
+                inside = "{sandbox}" in path and box in target and name not in ("sandbox.limits", "sandbox.token", "sandbox.preview", "sandbox.revoke", "sandbox.start", "sandbox.fork", "sandbox.rollback", "snapshot.create", "tree.import", "tree.link", "export.create", "egress.put", "egress.patch", "egress.cut")
                 expect = (code not in (401, 403) if inside and ORDER.index(scope) <= 2 else code in (403, 404))
             elif best == "other":
                 # an operator sees that another tenant's sandbox is there, and nothing in it

@@ -148,7 +148,9 @@ def walk(me, w):
     assert me.call("GET", f"/v1/snapshots?name=walk&sandbox={box}&limit=1")["snapshots"][0] == me.call("GET", f"/v1/snapshots/{sn}")
     assert me.open("POST", f"/v1/sandboxes/{box}/fork", {"count": 2, "labels": {"a": "forked"}}).read().count(b"data: ") == 2
     me.call("DELETE", "/v1/sandboxes?label=a%3Dforked")
+    assert me.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn})["snapshot"] == sn
     me.call("DELETE", f"/v1/snapshots/{sn}")
+    refused("not_found", me, "POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn})
     refused("not_found", me, "DELETE", f"/v1/snapshots/{sn}")
     for verb in ("pause", "resume", "resume", "stop", "stop", "start", "start"):
         me.call("POST", f"/v1/sandboxes/{box}/{verb}")
