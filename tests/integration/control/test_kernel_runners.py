@@ -191,10 +191,10 @@ def test_much(start, language):
     fine(kernel)
 
 
-ORDER = {
-    "python": "for i in range(300):\n    print(i)\n    display(i)",
-    "node": "for (let i = 0; i < 300; i++) { console.log(i); display(i) }",
-    "r": "for (i in 0:299) { cat(i, '\\n', sep = ''); display(i) }",
+ORDER = {  # every second piece of text has no line end, at which an output may be written by itself
+    "python": "for i in range(300):\n    print(i, end=' ' if i % 2 else '\\n')\n    display(i)",
+    "node": "for (let i = 0; i < 300; i++) { process.stdout.write(i + (i % 2 ? ' ' : '\\n')); display(i) }",
+    "r": "for (i in 0:299) { cat(i, if (i %% 2) ' ' else '\\n', sep = ''); display(i) }",
 }
 
 
@@ -235,6 +235,15 @@ def test_interrupts_at_any_moment(start):
         run = kernel.run(code, interrupt_after=i / 1000)
         assert run.status in ("ok", "error") and all(e["name"] == "KeyboardInterrupt" for e in run.errors)
         fine(kernel)
+
+
+def test_an_interrupted_await_does_not_go_on(start):
+    """What it waited for comes later; the rest of that cell does not run beside the next one."""
+    kernel = start("python")
+    kernel.run("import asyncio\nkept, gate, pause = 5, asyncio.Event(), asyncio.sleep")
+    code = "asyncio.get_running_loop().call_soon(print, 'go')\nawait gate.wait()\nkept = 6"  # printed while it waits
+    assert [e["name"] for e in kernel.run(code, interrupt_when=b"go\n").errors] == ["KeyboardInterrupt"]
+    assert plain(kernel.run("gate.set()\nfor _ in range(9): await pause(0)\nkept")) == ["5"]
 
 
 def test_environment_and_directory_of_a_run(start):
