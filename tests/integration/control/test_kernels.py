@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from cay import ApiError, wait_for
+from kernel_cells import CHANNEL
 
 LANGUAGES = ["python", "node", "r"]
 pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
@@ -183,15 +184,6 @@ def test_interrupt_and_restart(daemon, box):
         assert again["state"] == "idle" and again["pid"] != pid and again["restarts"] == 1
         run = k.run("x")
         assert run["exception"]["name"] == "NameError" and run["execution_count"] == 1 and not run.get("restarted")
-
-
-# Finds the pipe on which the runner tells PID 1 what happened.
-CHANNEL = """import os, struct
-outputs = [os.fstat(fd).st_ino for fd in (0, 1, 2)]
-fds = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)]
-channel, = (fd for fd in fds if os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:") and os.fstat(fd).st_ino not in outputs
-            and "flags:\\t02000001" in open(f"/proc/self/fdinfo/{fd}").read())
-"""
 
 
 @pytest.mark.parametrize("code, reason", [

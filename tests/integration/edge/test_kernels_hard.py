@@ -17,7 +17,7 @@ import pytest
 import cay
 import world
 from conftest import BUILD, FULL
-from kernel_cells import compare_cells
+from kernel_cells import CHANNEL, compare_cells
 
 CODE = pathlib.Path(BUILD).resolve().parent / "images/code"
 FRAMES = "application/vnd.cay.frames"
@@ -268,6 +268,53 @@ def test_pid_1_answers_meanwhile(own_node, machine, code):
         print(f"exec beside a loop {plain * 1e3:.1f} ms, beside this {hostile * 1e3:.1f} ms")
         assert hostile <= max(0.010, 3 * plain)
         fine(k)
+
+
+PAUSE = "import select\nselect.select([], [], [], 600)"
+FRAME = "def frame(kind, text): return struct.pack('<IB', len(text), ord(kind)) + text\n"
+NO_FRAME = "its runner sent something that is no frame"
+FORGED = {  # what a cell writes to PID 1 in place of its runner; how its run ends, and why the kernel does
+    "half a head, and the runner's end": ("os.write(channel, b'\\5\\0')", "killed", NO_FRAME),
+    "half a frame, which takes in the runner's end": ("os.write(channel, struct.pack('<IB', 4 << 20, 82) + b' ' * 1000)", "timeout", "a run did not end when it was stopped"),
+    "4 GiB": ("os.write(channel, struct.pack('<IB', 0xffffffff, 82))\n" + PAUSE, "killed", NO_FRAME),
+    "4 GiB from a child": ("import subprocess\nsubprocess.run(['printf', r'\\377\\377\\377\\377R'], stdout=channel)\n" + PAUSE, "killed", NO_FRAME),
+    "a byte too long": ("os.write(channel, struct.pack('<IB', (5 << 20) + 1, 82))\n" + PAUSE, "killed", NO_FRAME),
+    "a message of PID 1": ("os.write(channel, frame('X', b'{}'))\n" + PAUSE, "killed", NO_FRAME),
+    "nothing": ("os.write(channel, frame('R', b''))\n" + PAUSE, "killed", "its runner sent something that is no event"),
+    "a run before the first": ("os.write(channel, frame('C', b'{\"execution_count\": -1}'))\n" + PAUSE, "killed", "its runner sent something that is no event"),
+    "ready": ("os.write(channel, frame('H', b'{\"version\": \"9\"}'))\n" + PAUSE, "killed", "its runner said twice that it is ready"),
+    "its own end": ("os.write(channel, frame('D', b'{\"status\": \"ok\", \"cwd\": \"/\"}'))\nimport select\nselect.select([], [], [], 0.5)", "exit",
+                    "its runner ended a run that was not there"),
+    "events without end": ("while True: os.write(channel, frame('U', b'{}') * 100)", "killed", "its runner sent more results than it may"),
+}
+
+
+def test_forged_frames(own_node, machine):
+    """The kernel ends and says why; meanwhile PID 1 starts what it is asked to, another kernel keeps its variables, and the next one works."""
+    with Kernel(own_node, machine) as k, Kernel(own_node, machine) as other:
+        other.run("kept = 7")
+        for what, (code, reason, why) in FORGED.items():
+            try:
+                check_forged(k, other, code, reason, why)
+            except (AssertionError, TimeoutError) as e:
+                raise AssertionError(f"{what}: {e}") from e
+
+
+def check_forged(k, other, code, reason, why):
+    number = k.run(CHANNEL + FRAME + code, timeout_ms=500 if reason == "timeout" else 60000, detach=True)["number"]
+    states = []  # after each exec
+
+    def over():
+        assert k.node.exec(k.machine, ["echo", "here"], timeout_s=20).text == "here\n"
+        states.append(k.info()["state"])
+        return states[-1] == "ended"
+    cay.wait_for("its end", over, 60)
+    assert "busy" in states or reason != "timeout", states
+    run, info = k.number(number), k.info()
+    assert run["state"] == "ended" and run["end"]["reason"] == reason and info.get("why") == why, (run, info)
+    assert reason != "killed" or run["end"]["detail"] == why, run
+    assert texts(other.run("kept")) == ["7"]
+    fine(k, restarted=True)
 
 
 @pytest.mark.parametrize("code", [
