@@ -3,11 +3,15 @@
 import json
 import os
 import pathlib
+import re
 
 import pytest
+from cay import layout_of
 from test_base import NAME, wheel
 
+TREE = pathlib.Path(__file__).resolve().parents[3]
 BUILT = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images"
+WITH_R = ["code", *(["r"] if (BUILT / "r").exists() else [])]  # `make image NAME=r`: it is not made for the tests
 pytestmark = pytest.mark.one_lane("code")
 
 
@@ -21,6 +25,20 @@ def manifest(name):
     def read(descriptor):
         return json.loads((BUILT / name / "blobs/sha256" / descriptor["digest"].removeprefix("sha256:")).read_text())
     return read(json.loads((BUILT / name / "index.json").read_text())["manifests"][0])
+
+
+def row(image):
+    """What the table of docs/images.md says of an image: what it holds, and MiB of its layers."""
+    line = re.search(rf"^\| `{image}` \| (.*) \| ([\d +]+) \|$", (TREE / "docs/images.md").read_text(), re.M)
+    return line[1], [int(mib) for mib in line[2].split("+")]
+
+
+def promised_of_r(image):
+    """R's packages in that row, and those of them that come with tidyverse."""
+    holds = re.search(r"R with ([^;]+)", row(image)[0])[1]
+    inside = re.search(r"tidyverse \((.*?)\)", holds)
+    names = {words: set(re.findall(r"\w[\w.]*", words)) - {"and", "others"} for words in (holds, inside[1] if inside else "")}
+    return names[holds], names[inside[1] if inside else ""]
 
 
 def check_the_layer_of_base_comes_first(_daemon, _code):
@@ -85,9 +103,41 @@ def check_r_installs_as_the_user(daemon, code):
     assert run(daemon, code, "Rscript", "-e", "cat(greetr::greet())") == "hello"
 
 
+def load_packages_of_r(daemon, box, image):
+    """library() of each in an R of its own, as code has it: one may hide what another needs."""
+    names = sorted(promised_of_r(image)[0])
+    script = 'for p; do Rscript -e "suppressPackageStartupMessages(library($p)); cat(\'$p\\n\')"; done'
+    assert len(names) >= 4 and run(daemon, box, "sh", "-ec", script, "sh", *names, timeout_s=300).split() == names
+
+
+def check_r_loads_what_the_page_names(daemon, code):
+    load_packages_of_r(daemon, code, "code")
+
+
+@pytest.mark.parametrize("image", ["r", "code"])
+def test_the_recipe_has_the_packages_of_r_that_the_page_names(image):
+    lines = (TREE / "guest/images" / image / "packages").read_text().splitlines()
+    made = {line.split()[0] for line in lines if line.startswith("r-cran-")}
+    names, inside = promised_of_r(image)
+    assert {f"r-cran-{name.lower()}" for name in names - inside} <= made
+
+
+@pytest.mark.parametrize("image", WITH_R[1:])
+def test_r_loads_what_its_page_promises(daemon, image):
+    with layout_of(BUILT / image) as tar:
+        daemon.image_import(image, tar)
+    box = daemon.create(image, limits={"memory_bytes": "1Gi"})
+    try:
+        load_packages_of_r(daemon, box, image)
+        for compiler in ("g++", "gfortran", "make"):
+            assert run(daemon, box, compiler, "--version")
+    finally:
+        daemon.delete(box)
+
+
 def test_code_has_what_its_page_promises(daemon, code):
     checks = [value for name, value in globals().items() if name.startswith("check_")]
-    assert len(checks) == 8
+    assert len(checks) == 9
     for check in checks:
         print(check.__name__)
         check(daemon, code)
