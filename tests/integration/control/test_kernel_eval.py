@@ -78,7 +78,7 @@ def test_restart_ends_the_runs_it_has(run):
 
 
 def test_a_kernel_that_cannot_start_says_why(daemon, run):
-    for language, word in (("bash", "shell.create"), ("cobol", "python, node and r")):
+    for language, word in (("bash", "shell.create"), ("typescript", "npx tsx FILE"), ("go", "`go run` with exec.run"), ("cobol", "python, node and r")):
         with pytest.raises(ApiError) as e:
             run("1", language)
         assert e.value.code == "unsupported" and word in str(e.value)

@@ -302,12 +302,21 @@ def test_variables_of_a_run(daemon, box):
         assert k.run("print(os.getcwd())", cwd="/usr")["stdout"] == "/usr\n"
 
 
+REFUSED = {"bash": "shell.create", "sh": "shell.create", "typescript": "npx tsx FILE", "ts": "npx tsx FILE", "TypeScript": "npx tsx FILE",
+           "java": "run `java` with exec.run", "go": "run `go run` with exec.run", "cobol": "python, node and r"}
+
+
 def test_languages_without_a_kernel(daemon, box):
-    for language, word in (("bash", "shell.create"), ("typescript", "npx tsx FILE"), ("java", "exec.run"), ("cobol", "python, node and r")):
-        with pytest.raises(ApiError) as e:
-            Kernel(daemon, box, language)
-        assert e.value.code == "unsupported" and word in str(e.value)
+    """Each says what to do instead, in an image with Node and in one that has nothing."""
     name = daemon.create("tiny")
+    for language, word in REFUSED.items():
+        said = set()
+        for one in (box, name):
+            with pytest.raises(ApiError) as e:
+                Kernel(daemon, one, language)
+            assert e.value.code == "unsupported" and word in str(e.value)
+            said.add(json.loads(e.value.body)["error"]["message"])
+        assert len(said) == 1, said
     with pytest.raises(ApiError) as e:
         Kernel(daemon, name)
     assert e.value.code == "unsupported" and "no python3" in str(e.value)
