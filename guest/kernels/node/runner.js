@@ -8,6 +8,10 @@
 // A worker thread owns fd 3, so that an interrupt is read while the code loops; it stops the code
 // by the inspector, and variables stay.  The two threads share a few numbers (`shared`).
 'use strict';
+if (!''.toWellFormed) {
+  require('fs').writeSync(2, `cay: the node kernel needs Node 20 or later, this is ${process.version}: install it, or take the image \`node\`\n`);
+  process.exit(3);
+}
 const fs = require('fs'), path = require('path'), vm = require('vm'), util = require('util');
 const { Writable } = require('stream'), { Session } = require('inspector'), { Worker } = require('worker_threads');
 const { createRequire } = require('module');

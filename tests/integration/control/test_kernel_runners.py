@@ -310,8 +310,9 @@ def test_late_errors_and_results(start):
 
 
 def test_packages_that_are_missing(root):
-    """One line that says what to install, and status 3."""
+    """One line that says what to install, and status 3; a Node that is too old has not all methods of strings."""
     for language, argv in (("python", ["python3", "-S", *kernel_driver.ARGV["python"][1:]]),
+                           ("node", [*kernel_driver.ARGV["node"][:-1], "delete String.prototype.toWellFormed;" + kernel_driver.ARGV["node"][-1]]),
                            ("r", ["env", "R_LIBS_SITE=/none", *kernel_driver.ARGV["r"]])):
         kernel = Kernel(language, root, argv)
         with pytest.raises(Ended) as ended:
