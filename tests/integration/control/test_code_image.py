@@ -74,6 +74,33 @@ def check_r_draws(daemon, code):
     assert drawn.startswith("PNG [1] YQ== https:") and drawn.endswith("//cloud.r-project.org")
 
 
+def check_r_has_no_threads(daemon, code):
+    found = run(daemon, code, "Rscript", "-e", "x <- matrix(runif(90000), 300); invisible(svd(x %*% x));"
+                "cat(length(list.files('/proc/self/task')), grepl('openblas-serial', extSoftVersion()['BLAS']))")
+    assert found == "1 TRUE"
+
+
+def check_sizes_are_about_those_of_the_page(_daemon, _code):
+    """Debian's updates change them a little."""
+    for image in ("base", "code"):
+        told, made = row(image)[1], [layer["size"] / (1 << 20) for layer in manifest(image)["layers"]]
+        assert len(told) == len(made) and all(abs(a - b) < b / 10 for a, b in zip(told, made)), (told, made)
+
+
+def check_what_the_page_says_is_left_out(daemon, code):
+    assert run(daemon, code, "find", "/usr/share/doc", "/usr/share/man", "/usr/share/locale", "-type", "f") == ""
+    assert run(daemon, code, "find", "/usr", "-name", "*.mo", "-not", "-path", "/usr/lib/R/*") == ""
+    assert run(daemon, code, "find", "/usr/lib/python3/dist-packages", "-type", "d", "-name", "tests") == ""
+    assert run(daemon, code, "find", "/usr/share/nodejs", "/usr/lib", "-name", "*.d.ts") == ""
+    assert run(daemon, code, "sh", "-c", "command -v cc gcc g++ gfortran make; :") == ""
+
+
+def check_a_plot_does_not_search_for_fonts(daemon, code):
+    """matplotlib takes the list of the image, and writes no other."""
+    run(daemon, code, "python3", "-c", PYTHON)
+    assert run(daemon, code, "sh", "-c", "stat -c %Y /workspace/.cache/matplotlib/fontlist-*.json") == "1767225600\n"
+
+
 def check_pip_installs_as_the_user(daemon, code, venv=False):
     """What is installed is found: without a marker that forbids it, without --user, and in an environment of its own."""
     run(daemon, code, "sh", "-c", f"mkdir -p /tmp/wheels && printf %s {wheel()} | base64 -d >/tmp/wheels/{NAME}-py3-none-any.whl")
@@ -137,7 +164,7 @@ def test_r_loads_what_its_page_promises(daemon, image):
 
 def test_code_has_what_its_page_promises(daemon, code):
     checks = [value for name, value in globals().items() if name.startswith("check_")]
-    assert len(checks) == 9
+    assert len(checks) == 13
     for check in checks:
         print(check.__name__)
         check(daemon, code)

@@ -86,7 +86,8 @@ def test_the_claims_variables_reach_a_forked_kernel(daemon, box):
 
 
 @pytest.mark.parametrize("fields", [{"env": {"PYTHONPATH": "/tmp"}}, {"env": {"PATH": "/usr/bin"}}, {"env": {"LD_PRELOAD": ""}},
-                                    {"env": {"A": "b" * 20000}}, {"env": {"HOME": "/tmp"}}, {"user": "root"}])
+                                    {"env": {"A": "b" * 20000}}, {"env": {"HOME": "/tmp"}}, {"env": {"OMP_NUM_THREADS": "2"}}, {"env": {"LC_ALL": "C"}},
+                                    {"env": {"MPLBACKEND": "agg"}}, {"env": {"VIRTUAL_ENV": "/tmp"}}, {"user": "root"}])
 def test_another_start_is_not_forked(daemon, box, fields):
     with Kernel(daemon, box, **fields) as k:
         assert not k.info()["forked"]

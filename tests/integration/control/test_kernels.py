@@ -95,6 +95,20 @@ def test_a_plot_and_a_table(daemon, box):
         assert chart["type"] == "line" and chart["title"] == "squares"
 
 
+def test_a_data_frame_and_plots_of_r(daemon, box):
+    """As text, as HTML and as columns; text of the frame is no markup.  A plot is a PNG, told when nothing can be drawn into it any more."""
+    with Kernel(daemon, box, "r") as k:
+        shown, = k.run("data.frame(a = 1:2, b = c('<x>', 'y'))")["results"]
+        assert shown["main"] and shown["data"]["text/plain"].split() == "a b 1 1 <x> 2 2 y".split()
+        html = shown["data"]["text/html"]
+        assert html.startswith("<table>") and html.count("<tr>") == 3 and "<td>&lt;x&gt;</td>" in html and "<x>" not in html
+        assert json.loads(shown["data"]["application/vnd.cay.data+json"]) == {"a": [1, 2], "b": ["<x>", "y"]}
+        results = k.run("plot(1:3)\n'between'\nplot(3:1)")["results"]
+        assert [sorted(r["data"]) for r in results] == [["text/plain"], ["image/png", "text/plain"], ["image/png", "text/plain"]]
+        first, second = (base64.b64decode(results[i]["data"]["image/png"], validate=True) for i in (1, 2))
+        assert first[:8] == second[:8] == b"\x89PNG\r\n\x1a\n" and first != second
+
+
 def frames(data):
     """Streams of frames as a list of (stream, text), neighbours joined, and the end."""
     at, out, end = 0, [], None
@@ -142,6 +156,20 @@ def test_it_takes_turns(daemon, box):
         assert first["state"] in ("queued", "running")
         assert texts(k.run("x + 1")) == ["2"]
         assert [r["number"] for r in daemon.call("GET", k.at + "/runs")["runs"]] == [1, 2]
+
+
+def test_64_runs_wait(daemon, box):
+    """One more is refused and changes nothing; all others are done in their order."""
+    with Kernel(daemon, box) as k:
+        k.run("import pathlib, select\nn = []\nwhile not pathlib.Path('/tmp/go').exists(): select.select([], [], [], 0.05)", detach=True)
+        for i in range(64):
+            k.run(f"n.append({i})", detach=True)
+        with pytest.raises(ApiError, match="too many runs are queued") as e:
+            k.run("n.append(64)", detach=True)
+        assert e.value.code == "limit_exceeded" and k.info()["queued"] == 64
+        daemon.exec(box, ["touch", "/tmp/go"])
+        wait_for("all", lambda: k.info()["state"] == "idle" and not k.info()["queued"], 60)
+        assert texts(k.run("n == list(range(64))")) == ["True"]
 
 
 @pytest.mark.parametrize("language, code, keeps", [
@@ -199,6 +227,7 @@ def test_interrupt_and_restart(daemon, box):
 def test_a_kernel_that_dies_says_why_and_goes_on(daemon, box, code, reason):
     """KRN-03"""
     with Kernel(daemon, box) as k:
+        k.run("print('kept')")
         run = k.run(code, timeout_ms=20000)
         assert run["state"] == "ended" and (not reason or run["end"] == {**run["end"], **reason}), run
         wait_for("its end", lambda: k.info()["state"] == "ended", 20)
@@ -208,6 +237,8 @@ def test_a_kernel_that_dies_says_why_and_goes_on(daemon, box, code, reason):
         assert reason or by_itself or ("runner" in why and run["end"]["detail"] == why), k.info()
         run = k.run("1+1")
         assert texts(run) == ["2"] and run["restarted"]
+        output = daemon.open("GET", k.at + "/output?stream=stdout&offset=0").read()
+        assert (run["number"], output, daemon.call("GET", k.at + "/runs/1")["stdout"]) == (3, b"kept\n", "kept\n")
 
 
 def test_more_results_than_allowed(daemon, box):
@@ -219,6 +250,19 @@ def test_more_results_than_allowed(daemon, box):
         run = k.run(flood, timeout_ms=60000)
         assert run["end"]["reason"] == "killed" and "more results" in run["end"]["detail"], run["end"]
         assert texts(k.run("1+1")) == ["2"]
+
+
+def test_the_oldest_results_are_dropped(daemon, box):
+    """Those of ended runs share the budget for output; what was dropped is counted."""
+    with Kernel(daemon, box) as k:
+        for number in range(1, 40):
+            k.run("for c in 'ab': display({'text/plain': c * 3_000_000}, raw=True)", max_results=0)
+            oldest, newest = (daemon.call("GET", f"{k.at}/runs/{n}") for n in (1, number))
+            assert [t[:2] for t in texts(newest)] == ["aa", "bb"] and not newest.get("results_dropped")
+            if oldest.get("results_dropped"):
+                break
+            assert len(texts(oldest)) == 2
+        assert number > 2 and oldest["results_dropped"] == 2 and not oldest.get("results")
 
 
 def test_a_result_that_no_reply_can_have(daemon, box):
