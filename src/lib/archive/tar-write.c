@@ -10,7 +10,7 @@ static const char magic[8] = { 'u', 's', 't', 'a', 'r', 0, '0', '0' };
 static const char zeros[TAR_BLOCK * 2];
 static const char types[] = {
 	[TAR_FILE] = '0',     [TAR_DIRECTORY] = '5', [TAR_SYMLINK] = '2',
-	[TAR_HARDLINK] = '1', [TAR_OTHER] = '0',
+	[TAR_HARDLINK] = '1', [TAR_OTHER] = '0',     [TAR_FIFO] = '6',
 };
 
 void tar_writer_init(struct tar_writer *t, tar_write_fn *write, void *arg)
@@ -42,8 +42,8 @@ static int tar_write_header(struct tar_writer *t, const struct tar_entry *e, cha
 	if (l)
 		memcpy(block + AT_LINK, e->link, l);
 	tar_write_octal(block + AT_MODE, 7, e->mode & 07777);
-	tar_write_octal(block + AT_UID, 7, 0);
-	tar_write_octal(block + AT_GID, 7, 0);
+	tar_write_octal(block + AT_UID, 7, e->uid);
+	tar_write_octal(block + AT_GID, 7, e->gid);
 	tar_write_octal(block + AT_SIZE, 11, e->size);
 	tar_write_octal(block + AT_MTIME, 11, e->mtime > 0 ? (uint64_t)e->mtime : 0);
 	block[AT_TYPE] = (uint8_t)type;
@@ -126,6 +126,29 @@ int tar_write_data(struct tar_writer *t, const void *p, size_t n, struct cay_err
 	assert(n <= t->left);
 	t->left -= n;
 	return n ? t->write(t->arg, p, n, err) : 0;
+}
+
+int tar_write_file(struct tar_writer *t, int fd, char chunk[static TAR_CHUNK], bool *ret_changed,
+		   struct cay_err *err)
+{
+	*ret_changed = false;
+	while (t->left) {
+		size_t want = t->left < TAR_CHUNK ? (size_t)t->left : TAR_CHUNK;
+		ssize_t n = *ret_changed ? 0 : read(fd, chunk, want);
+		int r;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			*ret_changed = true;
+			memset(chunk, 0, want);
+			n = (ssize_t)want;
+		}
+		r = tar_write_data(t, chunk, (size_t)n, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 int tar_write_end(struct tar_writer *t, struct cay_err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_ARCHIVE_TAR_H
 #define CAY_ARCHIVE_TAR_H
-/* tar - read and write archives over callbacks; no file I/O
+/* tar - read and write archives over callbacks; of files only tar_write_file() reads
  *
  *	reader: tar_read_entry() -> an entry -> tar_read_data() until 0 -> tar_read_entry() ... -> 0
  *	writer: tar_write_entry() -> tar_write_data() its size -> tar_write_entry() ... ->
@@ -20,9 +20,11 @@
 #include "base/err.h"
 
 #define TAR_BLOCK 512
+#define TAR_CHUNK KIB(64)
 #define TAR_NAME_MAX 4095
 #define TAR_PAX_MAX KIB(64)
 #define TAR_NOTE_MAX 255
+#define TAR_ID_MAX 07777777
 /* Most padding after the end: tar pads to 10 KiB, others to more. */
 #define TAR_TAIL_MAX MIB(1)
 
@@ -32,16 +34,18 @@ enum tar_type {
 	TAR_SYMLINK,
 	TAR_HARDLINK,
 	TAR_OTHER, /* a device, a FIFO, an unknown type: to be skipped */
+	TAR_FIFO,  /* is only written */
 };
 
 struct tar_entry {
 	enum tar_type type;
-	const char *name; /* "" is the directory itself; valid until the next call */
-	const char *link; /* of links: a symlink's text as it is, a hard link's name cleaned */
-	unsigned mode;    /* 07777 */
-	uint64_t size;    /* of the data of tar_read_data() */
-	int64_t mtime;    /* seconds */
-	const char *note; /* to be written as a comment, which other tars pass over; or NULL */
+	const char *name;  /* "" is the directory itself; valid until the next call */
+	const char *link;  /* of links: a symlink's text as it is, a hard link's name cleaned */
+	unsigned mode;     /* 07777 */
+	uint32_t uid, gid; /* are only written; at most TAR_ID_MAX */
+	uint64_t size;     /* of the data of tar_read_data() */
+	int64_t mtime;     /* seconds */
+	const char *note;  /* to be written as a comment, which other tars pass over; or NULL */
 };
 
 /* Up to n bytes, 0 at the end, -errno. */
@@ -83,6 +87,10 @@ void tar_writer_fini(struct tar_writer *t);
 				  struct cay_err *err);
 [[nodiscard]] int tar_write_data(struct tar_writer *t, const void *p, size_t n,
 				 struct cay_err *err);
+/* The data of an entry from a file that may change meanwhile: one that has less than the header
+ * says is padded with zeros, and then *ret_changed is set. */
+[[nodiscard]] int tar_write_file(struct tar_writer *t, int fd, char chunk[static TAR_CHUNK],
+				 bool *ret_changed, struct cay_err *err);
 [[nodiscard]] int tar_write_end(struct tar_writer *t, struct cay_err *err);
 
 /* An untrusted name for a message: printable ASCII, at most TAR_QUOTED_MAX of it. */

@@ -11,8 +11,6 @@
 #include "base/path.h"
 #include "base/str.h"
 
-#define CHUNK KIB(64)
-
 struct tree_pack_level {
 	DIR *dir;
 	size_t name; /* how long its name is */
@@ -24,7 +22,7 @@ struct pack {
 	struct buf name;
 	struct tree_pack_level levels[TREE_DEPTH_MAX];
 	unsigned depth;
-	char chunk[CHUNK];
+	char chunk[TAR_CHUNK];
 };
 
 static void pack_freep(struct pack **pp)
@@ -53,38 +51,14 @@ static int tree_pack_entry(struct pack *p, enum tar_type type, const struct stat
 	return tar_write_entry(&p->tar, &e, err);
 }
 
-/* Exactly as much as the header declared: it has been sent already. */
-static int tree_pack_content(struct pack *p, int fd, uint64_t size, struct cay_err *err)
-{
-	bool whole = true;
-
-	while (size) {
-		size_t want = size < CHUNK ? (size_t)size : CHUNK;
-		ssize_t n = whole ? read(fd, p->chunk, want) : 0;
-		int r;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			p->counts->changed += whole;
-			whole = false;
-			memset(p->chunk, 0, want);
-			n = (ssize_t)want;
-		}
-		r = tar_write_data(&p->tar, p->chunk, (size_t)n, err);
-		if (r < 0)
-			return r;
-		size -= (uint64_t)n;
-	}
-	return 0;
-}
-
 static int tree_pack_file(struct pack *p, int fd, const struct stat *st, struct cay_err *err)
 {
+	bool changed = false;
 	int r = tree_pack_entry(p, TAR_FILE, st, NULL, err);
 
 	if (r >= 0)
-		r = tree_pack_content(p, fd, (uint64_t)st->st_size, err);
+		r = tar_write_file(&p->tar, fd, p->chunk, &changed, err);
+	p->counts->changed += changed;
 	p->counts->files++;
 	p->counts->bytes += (uint64_t)st->st_size;
 	return r;
@@ -194,6 +168,14 @@ static int tree_pack_begin(struct pack *p, int fd, const char *name, struct cay_
 	return tree_pack_file(p, top, &st, err);
 }
 
+int tree_note_format(const struct tree_counts *counts, char *ret, size_t max)
+{
+	int n = snprintf(ret, max, "skipped=%" PRIu64 " changed=%" PRIu64, counts->skipped,
+			 counts->changed);
+
+	return n < 0 || (size_t)n >= max ? -ENOBUFS : 0;
+}
+
 /* The directory once more, with the counts. */
 static int tree_pack_write_counts(struct pack *p, int fd, struct cay_err *err)
 {
@@ -207,8 +189,7 @@ static int tree_pack_write_counts(struct pack *p, int fd, struct cay_err *err)
 		return cay_fail(err, CAY_E_CONFLICT, "the file changed while it was read");
 	e.mode = st.st_mode & 07777;
 	e.mtime = st.st_mtime;
-	if (snprintf(note, sizeof(note), "skipped=%" PRIu64 " changed=%" PRIu64, p->counts->skipped,
-		     p->counts->changed) >= (int)sizeof(note))
+	if (tree_note_format(p->counts, note, sizeof(note)) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "a count too large");
 	return tar_write_entry(&p->tar, &e, err);
 }

@@ -25,6 +25,8 @@ struct tree_counts {
 /* A directory's content, or one file (then the entry has the last component as its name). */
 [[nodiscard]] int tree_pack(int fd, const char *name, tar_write_fn *write, void *arg,
 			    struct tree_counts *ret, struct cay_err *err);
+/* That comment. */
+[[nodiscard]] int tree_note_format(const struct tree_counts *counts, char *ret, size_t max);
 /* The counts in that comment; false if it has none. */
 bool tree_note_parse(const char *note, struct tree_counts *ret);
 #endif
