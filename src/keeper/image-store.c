@@ -43,9 +43,8 @@ struct image_work {
 
 /* The child's result; nothing in it is trusted. */
 struct image_unpack_result {
-	uint32_t code; /* enum cay_code */
+	struct confined_report report;
 	struct unpack_result unpacked;
-	char msg[CAY_ERR_MSG_MAX];
 };
 static_assert(sizeof(struct image_unpack_result) <= 4096, "one write to a pipe");
 
@@ -163,8 +162,7 @@ static int image_unpack_child_main(void *arg, int parent)
 	struct image_unpack_result res = {};
 	int r = image_unpack_confined(exec, parent, &res.unpacked, &err);
 
-	res.code = (uint32_t)(r < 0 && err.code == CAY_OK ? CAY_E_INTERNAL : err.code);
-	memcpy(res.msg, err.msg, sizeof(res.msg));
+	confined_report_fill(&res.report, r, &err);
 	return fd_write_all(exec->result_fd, &res, sizeof(res)) < 0;
 }
 
@@ -197,32 +195,18 @@ static int image_unpack_wait(struct child *c, struct cay_err *err)
 	return 0;
 }
 
-/* Codes the child may report; any other becomes an internal error. */
-static bool image_unpack_code_is_allowed(uint32_t code)
-{
-	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
-	       code == CAY_E_DISK_FULL;
-}
-
-/* The child's message is untrusted: bounded and made printable. */
 static int image_unpack_read_result(int fd, struct unpack_result *ret, struct cay_err *err)
 {
 	struct image_unpack_result res;
 	ssize_t n = read(fd, &res, sizeof(res));
+	int r;
 
 	if (n != (ssize_t)sizeof(res))
 		return cay_fail(err, CAY_E_INTERNAL, "the unpacker returned no result");
-	res.msg[sizeof(res.msg) - 1] = 0;
-	for (char *c = res.msg; *c; c++)
-		if (*c < ' ' || *c > '~')
-			*c = '?';
-	if (res.code != CAY_OK)
-		return cay_fail(err,
-				image_unpack_code_is_allowed(res.code) ? (enum cay_code)res.code
-								       : CAY_E_INTERNAL,
-				"%s", res.msg[0] ? res.msg : "cannot unpack");
-	*ret = res.unpacked;
-	return 0;
+	r = confined_report_check(&res.report, err);
+	if (r >= 0)
+		*ret = res.unpacked;
+	return r;
 }
 
 static int image_unpack_run_child(const struct image_work *w, struct image_unpack_job *job,

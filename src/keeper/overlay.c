@@ -15,6 +15,7 @@
 #include "base/failpoint.h"
 #include "base/mount.h"
 #include "base/path.h"
+#include "unpack/unpack-confine.h"
 #include "wire/writable.h"
 
 /* Mount targets of the OCI config (src/lib/oci). */
@@ -117,6 +118,56 @@ static int overlay_open_layers(const struct keeper *k, const struct sandbox *sb,
 		ret->lower[ret->n_lower++] = fd;
 	}
 	return n < 0 ? n : 0;
+}
+
+static int overlay_open_image_dir(const struct keeper *k, const uint8_t digest[static 32])
+{
+	char name[DIGEST_HEX + 8];
+	auto_close int image = -EBADF;
+	int r;
+
+	image_dir_name(digest, name);
+	image = path_open(k->images, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	r = image < 0 ? image : path_open(image, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY, 0);
+	return image >= 0 && r == -ENOENT ? path_open(image, IMAGE_UPPER, O_RDONLY | O_DIRECTORY, 0)
+					  : r;
+}
+
+static int overlay_mount_lowers(const char *lowers)
+{
+	auto_close int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+	int r;
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lowers, 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	r = fsmount(fs, FSMOUNT_CLOEXEC,
+		    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
+			    MOUNT_ATTR_NOATIME);
+	return r < 0 ? -errno : r;
+}
+
+int overlay_open_image(const struct keeper *k, const uint8_t digest[static 32])
+{
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	int dirs[IMAGE_LAYERS_MAX], opened = 0, r = 0;
+	auto_buf lowers = BUF_INIT(KIB(1));
+	int n = image_store_read_chain(k->images, digest, chain);
+
+	while (r >= 0 && opened < n) {
+		r = dirs[opened] = overlay_open_image_dir(k, chain[opened]);
+		if (r >= 0)
+			r = buf_printf(&lowers, "%s/proc/self/fd/%d", opened ? ":" : "", r);
+		opened++;
+	}
+	if (n < 0)
+		r = n;
+	else if (r >= 0)
+		r = n == 1 ? confine_clone_tree_readonly(dirs[0])
+			   : overlay_mount_lowers(buf_str(&lowers));
+	while (opened)
+		cay_closep(&dirs[--opened]);
+	return r;
 }
 
 int overlay_open(const struct keeper *k, const struct sandbox *sb,

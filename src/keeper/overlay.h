@@ -33,6 +33,9 @@ struct overlay_options {
 [[nodiscard]] int overlay_open(const struct keeper *k, const struct sandbox *sb,
 			       const struct overlay_options *how, struct overlay *ret,
 			       struct cay_err *err);
+/* The files of an image and its parents as one read-only tree with the ids on disk: an fd, or
+ * -errno. */
+[[nodiscard]] int overlay_open_image(const struct keeper *k, const uint8_t digest[static 32]);
 /* Call on the stage: mount it on STAGE_ROOT; refuse one with mount targets that are no directories.
  */
 [[nodiscard]] int overlay_mount(const struct overlay *r, uint32_t live,

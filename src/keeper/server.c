@@ -82,6 +82,8 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_SNAPSHOT] = verb_snapshot,
 	[VERB_USAGE] = verb_usage,
 	[VERB_NET] = verb_net,
+	[VERB_PACK] = verb_pack,
+	[VERB_IMAGE_PACK] = verb_image_pack,
 };
 
 static int keeper_server_send_failure(int sock, const struct verb_head *request,

@@ -30,27 +30,58 @@
 #define ADDRESS_SPACE MIB(512)
 #endif
 
-#define KEPT_CAPS (1u << CAP_CHOWN | 1u << CAP_FOWNER | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FSETID)
+#define UNPACK_CAPS (1u << CAP_CHOWN | 1u << CAP_FOWNER | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FSETID)
+
+#define PACK_CAPS (1u << CAP_DAC_READ_SEARCH)
+#define UNPACK_FDS 64
+#define PACK_FDS 600 /* two a level */
 
 static const struct {
 	__rlimit_resource_t what;
 	rlim_t max;
 } limits[] = {
 	{ RLIMIT_AS, ADDRESS_SPACE }, /* zstd may need a window of 128 MiB */
-	{ RLIMIT_CPU, 600 },          { RLIMIT_NOFILE, 64 }, { RLIMIT_NPROC, 1 },
-	{ RLIMIT_CORE, 0 },           { RLIMIT_MEMLOCK, 0 }, { RLIMIT_MSGQUEUE, 0 },
+	{ RLIMIT_CPU, 600 },          { RLIMIT_NPROC, 1 },    { RLIMIT_CORE, 0 },
+	{ RLIMIT_MEMLOCK, 0 },        { RLIMIT_MSGQUEUE, 0 },
 };
 
-/* System calls of unpacking, including those of libc and libcrypto. */
-static const int calls[] = {
+/* System calls of unpacking. */
+static const int unpack_calls[] = {
 	/* the tar, the result, the config */
-	SCMP_SYS(read), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(close), SCMP_SYS(lseek),
+	SCMP_SYS(read),
+	SCMP_SYS(pread64),
+	SCMP_SYS(write),
+	SCMP_SYS(close),
+	SCMP_SYS(lseek),
 	/* the tree */
-	SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(fstat), SCMP_SYS(newfstatat),
-	SCMP_SYS(getdents64), SCMP_SYS(mkdirat), SCMP_SYS(linkat), SCMP_SYS(symlinkat),
-	SCMP_SYS(unlinkat), SCMP_SYS(renameat2), SCMP_SYS(pwrite64), SCMP_SYS(ftruncate),
-	SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(fchmod), SCMP_SYS(fchmodat),
+	SCMP_SYS(openat),
+	SCMP_SYS(openat2),
+	SCMP_SYS(fstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(mkdirat),
+	SCMP_SYS(linkat),
+	SCMP_SYS(symlinkat),
+	SCMP_SYS(unlinkat),
+	SCMP_SYS(renameat2),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fchown),
+	SCMP_SYS(fchownat),
+	SCMP_SYS(fchmod),
+	SCMP_SYS(fchmodat),
 	SCMP_SYS(utimensat),
+};
+
+/* Of packing: root's process answers questions over a socket. */
+static const int pack_calls[] = {
+	SCMP_SYS(read),       SCMP_SYS(write),      SCMP_SYS(close),   SCMP_SYS(lseek),
+	SCMP_SYS(openat),     SCMP_SYS(openat2),    SCMP_SYS(fstat),   SCMP_SYS(newfstatat),
+	SCMP_SYS(getdents64), SCMP_SYS(readlinkat), SCMP_SYS(sendmsg), SCMP_SYS(recvmsg),
+	SCMP_SYS(poll),       SCMP_SYS(ppoll),
+};
+
+static const int common_calls[] = {
 	/* memory; mmap and mprotect are below */
 	SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
 #ifdef CAY_SANITIZED
@@ -58,7 +89,7 @@ static const int calls[] = {
 	SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(sigaltstack),
 	SCMP_SYS(sched_yield), SCMP_SYS(prctl),
 #endif
-	/* the rest */
+	/* of libc and libcrypto */
 	SCMP_SYS(futex), SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(restart_syscall),
 	SCMP_SYS(exit), SCMP_SYS(exit_group)
 };
@@ -68,6 +99,14 @@ int confine_clone_tree(int dirfd)
 	return mount_clone(dirfd, "",
 			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
 				   MOUNT_ATTR_NOATIME,
+			   -EBADF);
+}
+
+int confine_clone_tree_readonly(int dirfd)
+{
+	return mount_clone(dirfd, "",
+			   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+				   MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOATIME,
 			   -EBADF);
 }
 
@@ -142,6 +181,33 @@ int confine_start_child(int (*run)(void *, int), void *arg, struct confined *ret
 	return 0;
 }
 
+void confined_report_fill(struct confined_report *report, int r, const struct cay_err *err)
+{
+	report->code = (uint32_t)(r < 0 && err->code == CAY_OK ? CAY_E_INTERNAL : err->code);
+	memcpy(report->msg, err->msg, sizeof(report->msg));
+}
+
+/* Any other becomes an internal error. */
+static bool confined_code_is_allowed(uint32_t code)
+{
+	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
+	       code == CAY_E_DISK_FULL || code == CAY_E_UNSUPPORTED;
+}
+
+int confined_report_check(struct confined_report *report, struct cay_err *err)
+{
+	report->msg[sizeof(report->msg) - 1] = 0;
+	for (char *c = report->msg; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	if (report->code == CAY_OK)
+		return 0;
+	return cay_fail(err,
+			confined_code_is_allowed(report->code) ? (enum cay_code)report->code
+							       : CAY_E_INTERNAL,
+			"%s", report->msg[0] ? report->msg : "the work failed");
+}
+
 void confined_fini(struct confined *c)
 {
 	child_fini(&c->child);
@@ -194,21 +260,21 @@ static int confine_stage_root(struct confine *c, int *)
 	return 0;
 }
 
-static int confine_drop_bounding_caps(void)
+static int confine_drop_bounding_caps(uint32_t kept)
 {
 	for (unsigned cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if ((cap >= 32 || !(KEPT_CAPS & 1u << cap)) &&
-		    prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+		if ((cap >= 32 || !(kept & 1u << cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
 			return -errno;
 	return 0;
 }
 
-static int confine_stage_caps(struct confine *, int *parent)
+static int confine_stage_caps(struct confine *c, int *parent)
 {
+	const uint32_t kept = c->packs ? PACK_CAPS : UNPACK_CAPS;
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct caps[2] = { { KEPT_CAPS, KEPT_CAPS, 0 } };
+	struct __user_cap_data_struct caps[2] = { { kept, kept, 0 } };
 	struct pollfd gone = { .fd = *parent };
-	int r = confine_drop_bounding_caps();
+	int r = confine_drop_bounding_caps(kept);
 
 	if (r < 0)
 		return r;
@@ -235,12 +301,23 @@ static int confine_stage_rlimits(struct confine *c, int *)
 {
 	int r = confine_set_rlimit(RLIMIT_FSIZE, c->file_max);
 
+	if (r >= 0)
+		r = confine_set_rlimit(RLIMIT_NOFILE, c->packs ? PACK_FDS : UNPACK_FDS);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(limits); i++)
 		r = confine_set_rlimit(limits[i].what, limits[i].max);
 	return r;
 }
 
-static int confine_stage_seccomp(struct confine *, int *)
+static int confine_allow_calls(scmp_filter_ctx f, const int *calls, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, calls[i], 0);
+	return r;
+}
+
+static int confine_stage_seccomp(struct confine *c, int *)
 {
 	const struct scmp_arg_cmp not_executable = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
 	/* fdopendir() reads the flags and sets close-on-exec */
@@ -253,8 +330,11 @@ static int confine_stage_seccomp(struct confine *, int *)
 		r = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (r >= 0)
 		r = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, not a list */
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(calls); i++)
-		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, calls[i], 0);
+	if (r >= 0)
+		r = confine_allow_calls(f, common_calls, ARRAY_SIZE(common_calls));
+	if (r >= 0)
+		r = c->packs ? confine_allow_calls(f, pack_calls, ARRAY_SIZE(pack_calls))
+			     : confine_allow_calls(f, unpack_calls, ARRAY_SIZE(unpack_calls));
 	if (r >= 0)
 		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, not_executable);
 	if (r >= 0)
@@ -284,8 +364,8 @@ int confine_self(struct confine *c, int parent, struct cay_err *err)
 		int r = stages[i].run(c, &parent);
 
 		if (r < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, r,
-					    "cannot confine the unpacker: %s", stages[i].name);
+			return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot confine the %s: %s",
+					    c->packs ? "packer" : "unpacker", stages[i].name);
 	}
 	return 0;
 }

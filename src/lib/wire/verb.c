@@ -109,6 +109,20 @@ static const struct verb_field snapshot_fields[] = {
 	{},
 };
 
+static const struct verb_field pack_fields[] = {
+	F(pack, sandbox, VK_SANDBOX, 0, 0),
+	F(pack, generation, VK_U64, 1, UINT64_MAX),
+	F(pack, max_bytes, VK_U64, PAGE, DISK_MAX),
+	F(pack, form, VK_U64, 0, VERB_PACK_NUM - 1),
+	{},
+};
+
+static const struct verb_field image_pack_fields[] = {
+	F(image_pack, digest, VK_DIGEST, 0, 0),
+	F(image_pack, max_bytes, VK_U64, PAGE, DISK_MAX),
+	{},
+};
+
 static const struct verb_field *const fields[] = {
 #define CAY_VERB(sym, number, name, request, ...) [VERB_##sym] = request##_fields,
 #include "wire/verbs.def"

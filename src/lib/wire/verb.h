@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 17
+#define VERB_ABI 18
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -154,6 +154,25 @@ struct verb_snapshot {
 	uint64_t running; /* 1: it has processes, which are frozen; 0: it is stopped */
 };
 static_assert(sizeof(struct verb_snapshot) == 64);
+
+/* What a verb writes to the fd it gets, at most so many bytes. */
+enum verb_pack_form { VERB_PACK_ROWS, VERB_PACK_TAR, VERB_PACK_NUM }; /* archive/change-row.h */
+
+struct verb_pack {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t max_bytes;
+	uint64_t form; /* enum verb_pack_form */
+};
+static_assert(sizeof(struct verb_pack) == 56);
+
+struct verb_image_pack { /* as a tar */
+	struct verb_head head;
+	uint8_t digest[32]; /* of a layer */
+	uint64_t max_bytes;
+};
+static_assert(sizeof(struct verb_image_pack) == 56);
 
 /* The one message on the socket that VERB_NET returns, with STEER_NUM fds (steer/steer.h).  cayd
  * passes the socket on and never holds the listeners. */
