@@ -33,6 +33,7 @@
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/sandbox.h"
+#include "cayd/snapshot/pack.h"
 #include "cayd/snapshot/snapshot.h"
 #include "cayd/template/build.h"
 #include "cayd/template/package-layer.h"
@@ -91,6 +92,7 @@ static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
 	kept_keys_expire,     prune_run_if_due,
 	disk_watch_sweep,     asks_sweep,
 	wakes_expire_waiting, snapshots_sweep,
+	packs_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)

@@ -235,6 +235,16 @@ static bool admission_follows_events(const struct request *rq)
 	return (q && q->follow) || http_accepts_media_type(rq->head, "text/event-stream");
 }
 
+/* How long it takes shows how busy control is, and not how much there is to read. */
+static bool admission_reply_is_prompt(struct request *rq)
+{
+	const struct op *op = rq->match.op;
+
+	return op->where != WHERE_INSIDE && op->method == METHOD_GET && op->reply != REPLY_FRAMES &&
+	       op->reply != REPLY_TAR && op != &ops[OP_SANDBOX_CHANGES] &&
+	       (op->reply != REPLY_EVENTS || !admission_follows_events(rq));
+}
+
 bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool, void *arg)
 {
 	const struct id *t = &rq->actor.tenant;
@@ -244,9 +254,7 @@ bool on_edge_request_answered(struct request *rq, int status, enum cay_code code
 	/* a reply without control (rq->mark) does not show how quick control is */
 	if (status && !code && op && !rq->mark) {
 		load_shed_count_done(&e->load_shed);
-		if (op->where != WHERE_INSIDE && op->method == METHOD_GET &&
-		    op->reply != REPLY_FRAMES &&
-		    (op->reply != REPLY_EVENTS || !admission_follows_events(rq)))
+		if (admission_reply_is_prompt(rq))
 			load_shed_add_answer_time(&e->load_shed, t, sizeof(*t),
 						  uv_hrtime() - rq->begun_ns, clk_boot_ns(e->clk));
 		if (op == &ops[OP_SANDBOX_CREATE])

@@ -76,6 +76,24 @@ bool route_check_sandbox(struct request *rq, const struct control_state_sandbox 
 	return s->state == SB_RUNNING && s->n_requests < most;
 }
 
+static int route_add_download_headers(struct request *rq)
+{
+	static const struct relay_header guards[] = {
+		{ "Content-Disposition", "attachment" },
+		{ "X-Content-Type-Options", "nosniff" },
+		{ "Content-Security-Policy", "sandbox; default-src 'none'" },
+		{ "Referrer-Policy", "no-referrer" },
+		{ "Cache-Control", "no-store" },
+	};
+
+	if (!(rq->match.op->flags & OP_DOWNLOAD))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(guards); i++)
+		if (request_add_reply_header(rq, guards[i].name, guards[i].value) < 0)
+			return -ENOBUFS;
+	return 0;
+}
+
 static void route_to_control(struct edge *e, struct request *rq)
 {
 	auto_buf origin = BUF_INIT(ORIGIN_MAX);
@@ -121,9 +139,13 @@ static void route_to_control(struct edge *e, struct request *rq)
 	actor_format(&rq->actor, actor);
 	conf.head_timeout_ms = op_deadline_ms(rq->match.op, request_is_streamed(rq));
 	/* without a handshake, control reports the state of the sandbox */
-	if (rq->match.op->reply != REPLY_SOCKET ||
-	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
+	if (route_add_download_headers(rq) < 0) {
+		on_routed_request_done(a);
+		request_no_memory(rq);
+	} else if (rq->match.op->reply != REPLY_SOCKET ||
+		   edge_attach_start(e, rq, &conf, &a->attach, &err) < 0) {
 		relay_start(rq, &conf);
+	}
 	explicit_bzero(proof, sizeof(proof));
 }
 
@@ -137,24 +159,6 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 }
 
 /* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
-static int route_add_download_headers(struct request *rq)
-{
-	static const struct relay_header guards[] = {
-		{ "Content-Disposition", "attachment" },
-		{ "X-Content-Type-Options", "nosniff" },
-		{ "Content-Security-Policy", "sandbox; default-src 'none'" },
-		{ "Referrer-Policy", "no-referrer" },
-		{ "Cache-Control", "no-store" },
-	};
-
-	if (!(rq->match.op->flags & OP_DOWNLOAD))
-		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(guards); i++)
-		if (request_add_reply_header(rq, guards[i].name, guards[i].value) < 0)
-			return -ENOBUFS;
-	return 0;
-}
-
 static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s)
 {
 	auto_buf path = BUF_INIT(128);

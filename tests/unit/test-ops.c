@@ -51,6 +51,9 @@ static const struct {
 	{ "snapshot.list", "GET", "/v1/snapshots?name=x", 0 },
 	{ "snapshot.get", "GET", "/v1/snapshots/" SN, 1 },
 	{ "snapshot.delete", "DELETE", "/v1/snapshots/" SN, 1 },
+	{ "snapshot.layer", "GET", "/v1/snapshots/" SN "/layer", 1 },
+	{ "sandbox.changes", "GET", "/v1/sandboxes/" SB "/changes", 1 },
+	{ "sandbox.layer", "GET", "/v1/sandboxes/" SB "/layer", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
 	{ "sandbox.hold", "POST", "/v1/sandboxes/" SB "/hold", 1 },
 	{ "sandbox.limits", "POST", "/v1/sandboxes/" SB "/limits", 1 },
@@ -322,7 +325,7 @@ static void every_row_is_complete(void **)
 		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
 				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET ||
 				     op->reply == REPLY_BYTES || op->reply == REPLY_TREE ||
-				     op->reply == REPLY_PAGE);
+				     op->reply == REPLY_TAR || op->reply == REPLY_PAGE);
 		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
 		/* what is searched for may be longer than a URL; a check opens nothing */
 		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET ||

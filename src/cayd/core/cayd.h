@@ -82,6 +82,7 @@ struct cayd {
 	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
 	struct snapshots *snapshots;
+	struct pack *packs; /* under way, oldest first */
 	struct egress *egress;
 	struct egress_link *egress_link;
 	struct broker_link *broker_link;

@@ -31,7 +31,8 @@ static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_RESTORE] = KEEPER_CREATE,     [VERB_STOP] = KEEPER_REMOVE,
 	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
 	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
-	[VERB_SNAPSHOT] = KEEPER_COPY,
+	[VERB_SNAPSHOT] = KEEPER_COPY,      [VERB_PACK] = KEEPER_COPY,
+	[VERB_IMAGE_PACK] = KEEPER_COPY,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates
@@ -491,6 +492,12 @@ void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb v
 		     keeper_call_fn *fn, void *arg)
 {
 	keeper_call_if_up(l, tenant, verb, request, -EBADF, fn, arg);
+}
+
+void keeper_call_for_with_fd(struct keeper_link *l, const struct id *tenant, enum verb verb,
+			     void *request, int fd, keeper_call_fn *fn, void *arg)
+{
+	keeper_call_if_up(l, tenant, verb, request, fd, fn, arg);
 }
 
 /* Reconnect */

@@ -29,11 +29,14 @@ void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, k
 /* The same for a sandbox of a tenant, in its share of the workers. */
 void keeper_call_for(struct keeper_link *l, const struct id *tenant, enum verb verb, void *request,
 		     keeper_call_fn *fn, void *arg);
+/* The same with an fd, as keeper_call(). */
+void keeper_call_for_with_fd(struct keeper_link *l, const struct id *tenant, enum verb verb,
+			     void *request, int fd, keeper_call_fn *fn, void *arg);
 /* The same, blocking; only before the loop runs. reply has room for VERB_MESSAGE_MAX. */
 [[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
 				       void *reply, struct cay_err *err);
 bool keeper_is_up(const struct keeper_link *l);
-/* Whether VERB_SNAPSHOT for the tenant would start at once, or fail at once. */
+/* Whether VERB_SNAPSHOT or VERB_PACK for the tenant would start at once, or fail at once. */
 bool keeper_can_copy_now(const struct keeper_link *l, const struct id *tenant);
 /* Whether it is down for longer than a restart takes. */
 bool keeper_is_gone(const struct keeper_link *l, uint64_t now_boot_ns);

@@ -84,7 +84,7 @@ void op_snapshot_list(struct cayd *c, struct request *rq)
 	list_page_reply(&page, rq);
 }
 
-static struct snapshot *snapshot_find_of_request(const struct cayd *c, struct request *rq)
+struct snapshot *snapshot_find_of_request(const struct cayd *c, struct request *rq)
 {
 	struct snapshot *s = snapshot_find(c, &rq->actor, &rq->match.params[0]);
 

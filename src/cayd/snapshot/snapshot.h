@@ -6,6 +6,7 @@
  *
  *	snapshot.c       the table, and how one is made and removed
  *	snapshot-ops.c   the operations
+ *	pack.h           what a sandbox changed, and the files of a snapshot, for a client
  *
  * Its row is in the journal, its files are a layer of the image store:
  *
@@ -50,6 +51,8 @@ void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *o
 bool snapshot_is_visible_to(const struct snapshot *s, const struct actor *by);
 /* NULL also for one that is not. */
 struct snapshot *snapshot_find(const struct cayd *c, const struct actor *by, const struct id *id);
+/* The one in the path of a request, not of a fork; NULL: the request was answered. */
+struct snapshot *snapshot_find_of_request(const struct cayd *c, struct request *rq);
 const struct snapshot *snapshot_at(const struct cayd *c, size_t i);
 /* fn, which may be NULL, when its row is gone; it gets the snapshot for the last time. */
 void snapshot_remove(struct snapshot *s, snapshot_fn *fn, void *arg);

@@ -17,8 +17,9 @@ enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
  * frames or SSE when the client accepts them.  EVENTS: JSON, or SSE when the client accepts it.
  * STREAM: SSE, each event with one response as its data.
  * RAW: bytes, or those when the client accepts them.  BYTES: bytes and nothing else; with 206 those
- * a Range asked for.  TREE: a tar, or a tar.gz.  DOC: a JSON document without a schema of its own.
- * TEXT: plain text.  PAGE: HTML.  SOCKET: a WebSocket, or another protocol that was asked for. */
+ * a Range asked for.  TREE: a tar, or a tar.gz.  TAR: a tar.  DOC: a JSON document without a schema
+ * of its own.  TEXT: plain text.  PAGE: HTML.  SOCKET: a WebSocket, or another protocol that was
+ * asked for. */
 enum op_reply {
 	REPLY_JSON,
 	REPLY_SOON,
@@ -31,6 +32,7 @@ enum op_reply {
 	REPLY_SOCKET,
 	REPLY_BYTES,
 	REPLY_TREE,
+	REPLY_TAR,
 	REPLY_PAGE,
 	REPLY_NUM
 };

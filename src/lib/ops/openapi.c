@@ -172,7 +172,7 @@ static void openapi_write_success(struct jw *w, const struct op *op, int status,
 	jw_object_begin(w, "content");
 	if (op->reply == REPLY_RAW || op->reply == REPLY_BYTES)
 		openapi_write_media(w, "application/octet-stream", NULL);
-	else if (op->reply == REPLY_TREE)
+	else if (op->reply == REPLY_TREE || op->reply == REPLY_TAR)
 		openapi_write_media(w, "application/x-tar", NULL);
 	else if (op->reply == REPLY_TEXT)
 		openapi_write_media(w, "text/plain", NULL);

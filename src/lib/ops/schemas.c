@@ -64,6 +64,7 @@ const char *const snapshot_states[SNAPSHOT_NUM + 1] = {
 	[SNAPSHOT_DELETING] = "deleting",
 	[SNAPSHOT_NUM] = NULL,
 };
+static const char *const change_kinds[] = { "added", "modified", "deleted", NULL };
 static const char *const snapshot_consistencies[] = {
 	[SNAPSHOT_FROZEN] = "frozen",
 	[SNAPSHOT_STOPPED] = "stopped",

@@ -114,6 +114,28 @@ struct snapshot_list {
 	const char *next_cursor;
 };
 
+/* What a sandbox changed in its image */
+struct change_query {
+	uint64_t limit;
+	const char *cursor;
+};
+
+struct change_info {
+	const char *path, *path_b64; /* one of them */
+	unsigned kind;               /* as enum change_kind of archive/change-row.h */
+	unsigned type;               /* enum file_type */
+	bool has_size;
+	uint64_t size_bytes;
+	const char *mode;
+};
+
+struct change_list {
+	struct field_list changes;
+	const char *next_cursor;
+	bool truncated;
+	uint64_t skipped;
+};
+
 struct image_config {
 	struct field_map env;
 	const char *user, *cwd;

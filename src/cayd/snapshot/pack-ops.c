@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/core/handlers.h"
+
+#include "cayd/image/image.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/snapshot/pack.h"
+#include "cayd/snapshot/snapshot.h"
+
+static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct id *of,
+			      struct cay_err *err)
+{
+	const struct sandbox *sb = sandbox_find(c->sandboxes, of);
+
+	if (!sb)
+		return cay_fail(err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
+	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED &&
+	    sb->life.state != SB_STOPPED)
+		return sandbox_fail_state(sb, err);
+	if (sandbox_is_in_memory(sb)) {
+		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
+		cay_err_hint(err, "create one with storage 'disk'");
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+static void sandbox_pack(struct cayd *c, struct request *rq, enum verb_pack_form form,
+			 const struct change_query *query)
+{
+	const struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct cay_err err = {};
+	struct pack_job job = { .check = sandbox_check_pack, .verb = VERB_PACK, .query = query };
+
+	if (!sb)
+		return;
+	if (sandbox_check_pack(c, &rq->actor, &sb->info.id, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	job.of = sb->info.id;
+	job.tenant = sb->info.tenant;
+	job.request.sandbox.sandbox = sb->info.id;
+	job.request.sandbox.generation = sb->life.generation;
+	job.request.sandbox.form = form;
+	pack_start(c, rq, &job);
+}
+
+void op_sandbox_changes(struct cayd *c, struct request *rq)
+{
+	sandbox_pack(c, rq, VERB_PACK_ROWS, rq->query);
+}
+
+void op_sandbox_layer(struct cayd *c, struct request *rq)
+{
+	sandbox_pack(c, rq, VERB_PACK_TAR, NULL);
+}
+
+static int snapshot_check_pack(struct cayd *c, const struct actor *by, const struct id *of,
+			       struct cay_err *err)
+{
+	const struct snapshot *s = snapshot_find(c, by, of);
+
+	if (s && s->info.state == SNAPSHOT_CREATING)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "the snapshot is being created");
+	if (!s || s->fork || !image_by_digest(c->images, s->digest))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such snapshot");
+	return 0;
+}
+
+void op_snapshot_layer(struct cayd *c, struct request *rq)
+{
+	const struct snapshot *s = snapshot_find_of_request(c, rq);
+	struct cay_err err = {};
+	struct pack_job job = { .check = snapshot_check_pack, .verb = VERB_IMAGE_PACK };
+
+	if (!s)
+		return;
+	if (snapshot_check_pack(c, &rq->actor, &s->info.id, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	job.of = s->info.id;
+	job.tenant = s->info.tenant;
+	memcpy(job.request.layer.digest, s->digest, sizeof(s->digest));
+	pack_start(c, rq, &job);
+}
