@@ -70,6 +70,9 @@ FLOODS = [
     Flood("template", "/v1/templates/absent"),
     Flood("snapshots", "/v1/snapshots?limit=1000"),
     Flood("snapshot", "/v1/snapshots/sn" + "0" * 24),
+    Flood("layer of a snapshot", "/v1/snapshots/sn" + "0" * 24 + "/layer"),
+    Flood("changes", "/v1/sandboxes/{sandbox}/changes"),
+    Flood("layer", "/v1/sandboxes/{sandbox}/layer"),
     Flood("tenant", "/v1/tenant"),
     Flood("usage of the tenant", "/v1/usage"),
     Flood("asks", "/v1/asks?limit=1000"),
@@ -259,7 +262,7 @@ def test_TEN_01_reads_of_one_tenant_do_not_delay_another(node, flood, form):
 
 def test_every_read_of_control_is_a_row(node):
     """Those that PID 1 of a sandbox answers are below it; of them there is one."""
-    here = ("", "/usage", "/egress", "/egress/flows", "/egress/log", "/exports")  # answered by control
+    here = ("", "/usage", "/egress", "/egress/flows", "/egress/log", "/exports", "/changes", "/layer")  # answered by control
     reads = [r.target().partition("?")[0] for r in routes.routes(node) if r.method == "GET" and r.scope == "read"]
     below = re.compile("/v1/sandboxes/sb0{23}1(.*)")
     wanted = [r for r in reads if not below.fullmatch(r) or below.fullmatch(r)[1] in here]
