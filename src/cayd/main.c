@@ -140,6 +140,7 @@ static const struct cayd_hooks cayd_hooks = {
 	.tenant_policy_changed = tenant_policy_changed,
 	.sandbox_held = event_send_hold,
 	.ask_changed = ask_send_events,
+	.template_naming = templates_find_naming,
 	.template_changed = event_send_template,
 	.snapshot_copied = snapshot_copied,
 	.snapshots_count = snapshots_count,

@@ -77,6 +77,8 @@ struct cayd_hooks {
 				uint64_t *ret_bytes);
 	/* A snapshot is ready, or was deleted. */
 	void (*snapshot_changed)(struct cayd *c, const struct snapshot_info *s);
+	/* The name of a template that names this snapshot, or one of this tenant; NULL. */
+	const char *(*template_naming)(const struct cayd *c, const struct id *owned);
 	/* The journal has the change; `change` is an enum template_change. */
 	void (*template_changed)(struct cayd *c, const struct template_info *t, unsigned change);
 };

@@ -79,10 +79,9 @@ int egress_apply_default(const struct cayd *c, const struct id *tenant, struct s
 				       .has_presets = true,
 				       .otherwise = EGRESS_SPEC_DENY };
 	bool has = row && row->has_egress_default;
-	/* what bounds sandboxes of a snapshot is not their policy */
-	bool bound = spec->snapshot.noun != ID_NONE && !spec->is_fork;
 
-	if (spec->has_egress || (spec->template_egress && !bound) ||
+	/* what bounds sandboxes of a snapshot is not their policy */
+	if (spec->has_egress || (spec->template_egress && !spec->template_egress_bounds) ||
 	    (!has && !spec->template_egress && str_eq(preset, "none")))
 		return 0;
 	spec->has_egress = spec->egress_is_default = true;

@@ -6,6 +6,7 @@
 
 #include "cayd/core/list-page.h"
 #include "cayd/observe/event-history.h"
+#include "cayd/snapshot/snapshot.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/tenant.h"
 
@@ -292,8 +293,12 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 				    .error = t->error,
 				    .pool = t->pool,
 				    .has_pool = t->has_pool };
+	const struct snapshot *s = snapshot_find_any(c, &t->defaults.snapshot);
 
-	event_broadcast(c, NULL, "template", &template_event_table, &e);
+	if (t->defaults.snapshot.noun == ID_NONE)
+		event_broadcast(c, NULL, "template", &template_event_table, &e);
+	else if (s)
+		event_broadcast(c, &s->info.tenant, "template", &template_event_table, &e);
 }
 
 void event_send_snapshot(struct cayd *c, const struct snapshot_info *s)

@@ -103,16 +103,31 @@ void op_snapshot_get(struct cayd *c, struct request *rq)
 		request_reply_json(rq, &snapshot_info_table, &s->info);
 }
 
+static int snapshot_check_delete(const struct snapshot *s, struct cay_err *err)
+{
+	const char *template = s->cayd->hooks->template_naming(s->cayd, &s->info.id);
+
+	if (s->busy || s->info.state == SNAPSHOT_CREATING)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"another change of the snapshot is under way");
+	if (!template)
+		return 0;
+	(void)cay_fail(err, CAY_E_CONFLICT, "template '%s' starts sandboxes from this snapshot",
+		       template);
+	cay_err_hint(err, "an operator deletes the template, or creates it again without it");
+	return -EBUSY;
+}
+
 void op_snapshot_delete(struct cayd *c, struct request *rq)
 {
 	struct snapshot *s = snapshot_find_of_request(c, rq);
 	struct snapshot_request *q;
+	struct cay_err err = {};
 
 	if (!s)
 		return;
-	if (s->busy || s->info.state == SNAPSHOT_CREATING) {
-		request_refuse(rq, CAY_E_UNAVAILABLE,
-			       "another change of the snapshot is under way");
+	if (snapshot_check_delete(s, &err) < 0) {
+		request_fail(rq, &err);
 		return;
 	}
 	q = calloc(1, sizeof(*q));

@@ -52,7 +52,7 @@ const struct snapshot *snapshot_at(const struct cayd *c, size_t i)
 	return i < c->snapshots->n ? c->snapshots->rows[i] : NULL;
 }
 
-static struct snapshot *snapshot_find_any(const struct cayd *c, const struct id *id)
+struct snapshot *snapshot_find_any(const struct cayd *c, const struct id *id)
 {
 	for (size_t i = 0; i < c->snapshots->n; i++)
 		if (id_eq(&c->snapshots->rows[i]->info.id, id))
@@ -291,6 +291,15 @@ static void snapshot_continue_removal(struct snapshot *s)
 
 static void snapshot_copy_or_wait(struct snapshot *s);
 
+static bool snapshot_is_over(const struct snapshot *s, uint64_t wall_ns)
+{
+	bool over = (s->info.has_expires && wall_ns >= s->info.expires_ns) ||
+		    !tenant_exists(s->cayd, &s->info.tenant);
+
+	/* a template that names it keeps it */
+	return over && !s->cayd->hooks->template_naming(s->cayd, &s->info.id);
+}
+
 void snapshots_sweep(struct cayd *c, uint64_t now)
 {
 	struct snapshots *all = c->snapshots;
@@ -308,8 +317,7 @@ void snapshots_sweep(struct cayd *c, uint64_t now)
 			continue;
 		if (s->info.state == SNAPSHOT_DELETING)
 			snapshot_continue_removal(s);
-		else if ((s->info.has_expires && wall >= s->info.expires_ns) ||
-			 !tenant_exists(c, &s->info.tenant))
+		else if (snapshot_is_over(s, wall))
 			snapshot_remove(s, NULL, NULL);
 	}
 }
@@ -583,13 +591,26 @@ int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_cre
 
 /* Use one */
 
+bool snapshot_give_files(const struct snapshot *s, struct sandbox_create *spec)
+{
+	const struct image *layer = image_by_digest(s->cayd->images, s->digest);
+
+	if (!layer)
+		return false;
+	spec->image = s->info.image;
+	spec->layer = layer->info.digest;
+	spec->layered = true;
+	if (!s->fork && s->has_template_egress) {
+		spec->template_egress = &s->template_egress;
+		spec->template_egress_bounds = true;
+	}
+	return true;
+}
+
 int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_create *spec,
 		   struct cay_err *err)
 {
 	const struct snapshot *s = snapshot_find(c, by, &spec->snapshot);
-	/* one of a fork is for its creates only */
-	const struct image *layer =
-		s && s->fork == spec->is_fork ? image_by_digest(c->images, s->digest) : NULL;
 
 	if (!spec->is_fork && (spec->image || spec->template))
 		return cay_fail_field(err, CAY_E_INVALID, "snapshot",
@@ -600,13 +621,9 @@ int snapshot_apply(const struct cayd *c, const struct actor *by, struct sandbox_
 	if (s && !s->fork && s->info.state == SNAPSHOT_CREATING)
 		return cay_fail_field(err, CAY_E_UNAVAILABLE, "snapshot",
 				      "the snapshot is being created");
-	if (!layer)
+	/* one of a fork is for its creates only */
+	if (!s || s->fork != spec->is_fork || !snapshot_give_files(s, spec))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "snapshot",
 				      "there is no such snapshot");
-	spec->image = s->info.image;
-	spec->layer = layer->info.digest;
-	spec->layered = true;
-	if (!spec->is_fork && s->has_template_egress)
-		spec->template_egress = &s->template_egress;
 	return 0;
 }

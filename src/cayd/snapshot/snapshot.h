@@ -53,6 +53,8 @@ bool snapshot_is_visible_to(const struct snapshot *s, const struct actor *by);
 struct snapshot *snapshot_find(const struct cayd *c, const struct actor *by, const struct id *id);
 /* The one in the path of a request, not of a fork; NULL: the request was answered. */
 struct snapshot *snapshot_find_of_request(const struct cayd *c, struct request *rq);
+/* Whoever may have it; NULL. */
+struct snapshot *snapshot_find_any(const struct cayd *c, const struct id *id);
 const struct snapshot *snapshot_at(const struct cayd *c, size_t i);
 /* fn, which may be NULL, when its row is gone; it gets the snapshot for the last time. */
 void snapshot_remove(struct snapshot *s, snapshot_fn *fn, void *arg);
@@ -62,7 +64,9 @@ void snapshot_remove_fork(struct cayd *c, const struct id *id);
  * a one. */
 bool snapshot_is_hollow(const struct snapshot *s);
 void snapshot_remove_hollow(struct cayd *c, const struct id *id);
-/* Let a create begin with the files of the snapshot that it names. */
+/* Let a create begin with its files, and be bound as it is; false: it has lost them. */
+bool snapshot_give_files(const struct snapshot *s, struct sandbox_create *spec);
+/* The same with the snapshot that the create names. */
 [[nodiscard]] int snapshot_apply(const struct cayd *c, const struct actor *by,
 				 struct sandbox_create *spec, struct cay_err *err);
 bool snapshots_use_image(const struct cayd *c, const uint8_t digest[static 32]);

@@ -251,6 +251,8 @@ static int template_make_warm_spec(const struct cayd *c, const struct template *
 	spec.has_on_expire = spec.has_idle_by = false;
 	spec.on_expire = ON_EXPIRE_END;
 	spec.on_exit = ON_EXIT_KEEP;
+	if (template_give_files(c, t, &spec, err) < 0)
+		return -ENOENT;
 	if (quota_bound_create(c, &warm_tenant, &spec, err) < 0)
 		return -EINVAL;
 	spec.limits.given = 0;

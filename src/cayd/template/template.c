@@ -91,6 +91,14 @@ bool templates_use_image(const struct cayd *c, const struct image *image)
 	return false;
 }
 
+const char *templates_find_naming(const struct cayd *c, const struct id *owned)
+{
+	for (size_t i = 0; i < c->templates->n; i++)
+		if (template_names(c, c->templates->rows[i], owned))
+			return c->templates->rows[i]->info.name;
+	return NULL;
+}
+
 const struct template *template_find_by_name(const struct cayd *c, const char *name)
 {
 	struct template **at = template_find_slot_by_name(c->templates, name);
@@ -215,9 +223,13 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 				      "give either 'template' or 'image'");
 	if (asked->template) {
 		t = template_find_by_name(c, asked->template);
-		if (!t)
+		if (!t || !template_may_be_used_by(c, t, actor))
 			return cay_fail_field(err, CAY_E_NOT_FOUND, "template",
-					      "there is no template '%s'", asked->template);
+					      t && actor->scope == SCOPE_OPERATOR
+						      ? "the snapshot of template '%s' is not of "
+							"this tenant, or is gone"
+						      : "there is no template '%s'",
+					      asked->template);
 		if (t->info.state == TEMPLATE_BUILDING)
 			return cay_fail_field(err, CAY_E_UNAVAILABLE, "template",
 					      "the template '%s' is being built", asked->template);
@@ -233,6 +245,8 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 		ret->has_egress = asked->has_egress;
 		ret->template_egress =
 			t->info.defaults.has_egress ? &t->info.defaults.egress : NULL;
+		if (template_give_files(c, t, ret, err) < 0)
+			return -EINVAL;
 	}
 	if (egress_apply_default(c, &actor->tenant, ret, arena) < 0 ||
 	    credential_placeholders_apply(c, &actor->tenant, ret, arena) < 0)
@@ -258,18 +272,16 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
 			    struct cay_err *err)
 {
-	if (!d->image)
+	if (!d->image && d->snapshot.noun == ID_NONE)
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.image", "'image' is missing");
-	if (d->name || d->template || d->snapshot.noun != ID_NONE)
+	if (d->name || d->template)
 		return cay_fail_field(err, CAY_E_INVALID,
-				      d->name       ? "defaults.name"
-				      : d->template ? "defaults.template"
-						    : "defaults.snapshot",
+				      d->name ? "defaults.name" : "defaults.template",
 				      "a template cannot set this for every sandbox");
 	if (d->has_registry_auth) /* it would be stored */
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.registry_auth",
 				      "a template has no credentials; pull its image before");
-	if (!image_find(c->images, &image_owner_node, d->image))
+	if (d->image && !image_find(c->images, &image_owner_node, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
 	if (d->has_egress && egress_policy_check_spec(c, &d->egress, "defaults.egress", err) < 0)
@@ -421,6 +433,10 @@ void op_template_create(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_CONFLICT, "the template is being built");
 		return;
 	}
+	if (template_check_snapshot(c, &rq->actor, q, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
 	if (layer_spec_has_steps(&spec)) {
 		template_build_start(c, rq, &spec);
 		return;
@@ -446,7 +462,8 @@ void op_template_list(struct cayd *c, struct request *rq)
 	for (; at < all->n && page.rows < q->limit; at++) {
 		struct template_info row;
 
-		if (!template_is_visible(all->rows[at]))
+		if (!template_is_visible(all->rows[at]) ||
+		    !template_is_visible_to(c, all->rows[at], &rq->actor))
 			continue;
 		row = template_describe_with_pool(c, all->rows[at]);
 		if (!list_page_add(&page, &template_info_table, &row))
@@ -460,7 +477,7 @@ static struct template *template_find_or_refuse(struct cayd *c, struct request *
 {
 	struct template **at = template_find_slot(c->templates, &rq->match.params[0]);
 
-	if (at && template_is_visible(*at))
+	if (at && template_is_visible(*at) && template_is_visible_to(c, *at, &rq->actor))
 		return *at;
 	request_refuse(rq, CAY_E_NOT_FOUND, "there is no such template");
 	return NULL;

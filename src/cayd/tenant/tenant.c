@@ -434,10 +434,11 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 		tenant_row_free(r);
 }
 
-/* A tenant with sandboxes or keys stays. */
+/* A tenant with sandboxes or keys stays, and one whose files a template has. */
 static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 			       struct cay_err *err)
 {
+	const char *template;
 	unsigned sandboxes, keys;
 
 	if (!tenant_is_active(r))
@@ -452,6 +453,11 @@ static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 		return cay_fail(err, CAY_E_CONFLICT,
 				"the tenant still has %u sandbox%s and %u active key%s", sandboxes,
 				sandboxes == 1 ? "" : "es", keys, keys == 1 ? "" : "s");
+	template = c->hooks->template_naming(c, &r->info.id);
+	if (template)
+		return cay_fail(err, CAY_E_CONFLICT,
+				"template '%s' starts sandboxes from a snapshot of the tenant",
+				template);
 	return 0;
 }
 

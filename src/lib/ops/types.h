@@ -169,7 +169,8 @@ struct sandbox_create {
 	uint64_t disk_ceiling, inode_ceiling;      /* for limits that it leaves out; 0: none */
 	uint64_t max_ttl_ms;                       /* longest lifetime; 0: the setting's */
 	const struct egress_spec *template_egress; /* which egress can only narrow, or NULL */
-	bool egress_is_default;                    /* egress is not of the request */
+	bool template_egress_bounds;    /* it is a snapshot's: no policy for what has none */
+	bool egress_is_default;         /* egress is not of the request */
 	const struct id *egress_tenant; /* has the bound of its policy; NULL: its own tenant */
 	bool is_fork;                   /* the snapshot is not of the request */
 };
