@@ -11,6 +11,7 @@ struct template_args {
 	struct template_create of;
 	struct field_map files; /* path in the sandbox to a local file */
 	struct field_texts build_egress;
+	const char *from; /* a snapshot, or NULL */
 };
 
 static const struct opt build_rows[] = {
@@ -28,6 +29,9 @@ static const struct opt build_rows[] = {
 	  .arg = "PRESET|NAME[:PORTS]",
 	  .help = "Where the build may connect to; default: where its sandboxes may; may be "
 		  "repeated" },
+	{ "from", 0, OPT_TEXT, offsetof(struct template_args, from), .operand = OPERAND_SNAPSHOT,
+	  .arg = "SNAPSHOT",
+	  .help = "Start its sandboxes with the files of this snapshot instead of IMAGE" },
 };
 
 int template_create_send(struct cli *c, const struct template_create *of, const char *name,
@@ -125,18 +129,24 @@ static int cmd_template_read_files(struct arena *arena, const struct field_map *
 static int cmd_template_create_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	const struct template_args *a = c->args;
+	const char *image = w->n_operands > 1 ? w->operands[1] : NULL;
+	struct sandbox_create_args make = a->make;
 	struct template_create of = a->of;
 	auto_arena arena = ARENA_INIT(MIB(16));
 	struct template_info made = {};
-	int r = cmd_template_read_files(&arena, &a->files, &of.files, err);
+	int r;
 
+	if (!image == !a->from)
+		return cay_fail(err, CAY_E_INVALID, "expected either IMAGE or --from SNAPSHOT");
+	r = a->from ? api_find_snapshot(&c->api, a->from, &make.create.snapshot, err) : 0;
+	if (r >= 0)
+		r = cmd_template_read_files(&arena, &a->files, &of.files, err);
 	of.has_setup = of.setup.n > 0;
 	of.has_build_egress = a->build_egress.n > 0;
 	if (r >= 0 && of.has_build_egress)
 		r = egress_words_apply(c, &a->build_egress, &of.build_egress, err);
 	if (r >= 0)
-		r = template_create_send(c, &of, w->operands[0], w->operands[1], &a->make, w, &made,
-					 err);
+		r = template_create_send(c, &of, w->operands[0], image, &make, w, &made, err);
 	if (r < 0)
 		return r;
 	if (made.state == TEMPLATE_BUILDING && isatty(STDERR_FILENO))
@@ -147,16 +157,16 @@ static int cmd_template_create_run(struct cli *c, const struct opt_words *w, str
 }
 
 const struct cmd cmd_template_create = {
-	CMD_USAGE("template create", "[OPTION...] NAME IMAGE [-- COMMAND...]"),
-	CMD_OPERANDS(2, 2, OPERAND_TEMPLATE, OPERAND_IMAGE),
+	CMD_USAGE("template create", "[OPTION...] NAME [IMAGE] [-- COMMAND...]"),
+	CMD_OPERANDS(1, 2, OPERAND_TEMPLATE, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
 	CMD_OPTIONS(template_args, OPTS(opts_create, offsetof(struct template_args, make)),
 		    OPTS(build_rows, 0)),
 	.init_args = create_request_init,
-	.help = "Create a template: an image and default options",
+	.help = "Create a template: an image or a snapshot, and default options",
 	.more = "Use it with 'cay create --template NAME'; options of create override its "
 		"defaults. An existing template gets the new settings; running sandboxes keep "
-		"theirs.",
+		"theirs. With a snapshot it is the tenant's who has that, and no other's.",
 	.run = cmd_template_create_run,
 };
 

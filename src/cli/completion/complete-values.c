@@ -65,7 +65,7 @@ static int complete_add_template(void *to, const void *row)
 {
 	const struct template_info *t = row;
 
-	return complete_add_name(to, t->name, "", t->defaults.image);
+	return complete_add_name(to, t->name, "", t->defaults.image ? t->defaults.image : "");
 }
 
 static int complete_add_snapshot(void *to, const void *row)

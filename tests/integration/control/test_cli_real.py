@@ -247,6 +247,22 @@ def test_logs_groups_and_what_a_template_is_built_of(own, run, tmp_path):
     wait_for("a warm one", lambda: run("pool", "ls").splitlines()[1].split()[:5] == ["with", "1", "-", "1", "0"], 20)
 
 
+def test_a_template_from_a_snapshot(own, run):
+    run("create", "--name", "seed", "tiny")
+    run("exec", "seed", "--", "sh", "-c", "echo here >me")
+    sn = run("snapshot", "create", "--name", "kept", "seed").strip()
+    for words in (("kind",), ("--from", "kept", "kind", "tiny")):
+        assert "expected either IMAGE or --from SNAPSHOT" in run("template", "create", *words, status=2)
+    assert "nosuch" in run("template", "create", "--from", "nosuch", "kind", status=4)
+    assert re.fullmatch(r"tp[0-9a-z]{24}\n", run("template", "create", "--from", "kept", "--env", "A=1", "kind"))
+    assert json.loads(run("template", "show", "kind"))["defaults"]["snapshot"] == sn
+    assert run("template", "ls").splitlines()[1].split()[:3] == ["kind", "-", "ready"]
+    assert run("run", "--template", "kind", "--", "sh", "-c", "cat me; echo $A") == "here\n1\n"
+    assert "template 'kind' starts sandboxes from this snapshot" in run("snapshot", "rm", "kept", status=5)
+    run("template", "rm", "kind")
+    run("snapshot", "rm", "kept")
+
+
 def test_a_hint_names_what_failed_and_not_the_key(own, run, tmp_path):
     run("create", "--name", "work", "tiny")
     file = tmp_path / "f"
