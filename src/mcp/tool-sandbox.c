@@ -181,7 +181,8 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
 
 	if (!wanted || run->sandbox[0] ||
-	    (run->tool->hints & TOOL_OWN_SANDBOX && tool_run_arg_text(run, "label")))
+	    (run->tool->hints & TOOL_OWN_SANDBOX &&
+	     (tool_run_arg_text(run, "label") || tool_run_arg_text(run, "snapshot"))))
 		return TOOL_FINISHED;
 	switch (run->find) {
 	case FIND_BEGIN:

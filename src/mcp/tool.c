@@ -23,6 +23,8 @@ bool tool_is_allowed(const struct mcp_tool *t, const struct actor *a)
 	struct id any = { .noun = ID_SANDBOX };
 	bool of_one = strstr(op->path, "{sandbox}");
 
+	if (a->one_sandbox && t->hints & TOOL_OF_TENANT)
+		return false;
 	return actor_check_access(a, op,
 				  !of_one          ? NULL
 				  : a->one_sandbox ? &a->sandbox

@@ -87,7 +87,7 @@ struct tool_arg {
 	const char *help;
 };
 
-/* Annotations of MCP, and two of ours. */
+/* Annotations of MCP, and three of ours. */
 enum tool_hint {
 	TOOL_READ_ONLY = 1 << 0,   /* changes nothing */
 	TOOL_DESTRUCTIVE = 1 << 1, /* may destroy data */
@@ -97,6 +97,8 @@ enum tool_hint {
 	TOOL_DEFAULT_SANDBOX = 1 << 4,
 	/* without a sandbox argument: the group's, if there is one */
 	TOOL_OWN_SANDBOX = 1 << 5,
+	/* its operation refuses a token of one sandbox */
+	TOOL_OF_TENANT = 1 << 6,
 };
 
 struct tool_run;

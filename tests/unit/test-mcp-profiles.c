@@ -14,6 +14,7 @@
 #define THERE "/v1/sandboxes/" OTHER
 #define EX "ex0001000g00000000000000tr"
 #define SH "sh0001000g00000000000000tr"
+#define SN "sn0001000g00000000000000tr"
 #define KN "kn0001000g00000000000000tr"
 #define PICTURE "iVBORw0KGgoAAAANSUhEUgAA" /* as much of it as is looked at */
 #define LIMITS "'timeout_ms':90000,'max_output':16384,'keep':'both','max_results':3145728"

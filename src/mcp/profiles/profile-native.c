@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-state.h"
 #include "wire/frame.h"
 
 const char *const native_streams[] = { "stdout", "stderr", NULL };
@@ -22,9 +22,10 @@ static int native_create_set_image(struct tool_run *run, struct cay_err *err)
 
 int native_sandbox_create_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r = tool_run_default_call(run, err);
+	const char *from = tool_run_arg_text(run, "from");
+	int r = from ? create_from_next_call(run, from, err) : tool_run_default_call(run, err);
 
-	if (r == TOOL_NEXT_CALL)
+	if (r == TOOL_NEXT_CALL && !from)
 		r = native_create_set_image(run, err);
 	return r == TOOL_NEXT_CALL ? tool_run_set(run, err, "{s:s*}", "group", run->group) : r;
 }
@@ -47,8 +48,14 @@ int native_sandbox_write_result(struct tool_run *run, struct tool_result *out, s
 
 int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 {
-	int r = tool_run_default_call(run, err);
+	int r;
 
+	if (run->step == 1) { /* the sandboxes are kept, and then the snapshots are listed */
+		if (json_object_set(run->args, TOOL_ROWS, run->answer.json) < 0)
+			return cay_fail(err, CAY_E_MISBEHAVED, "the server sent no list");
+		return snapshots_begin_call(run, err);
+	}
+	r = tool_run_default_call(run, err);
 	if (r != TOOL_NEXT_CALL || tool_run_arg_bool(run, "all"))
 		return r;
 	return tool_run_set(run, err, "{s:s, s:s*}", "state", "live", "group", run->group);
@@ -56,27 +63,34 @@ int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 
 int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sb;
+	const json_t *kept = json_object_get(run->args, TOOL_ROWS), *sb;
 	auto_lines lines = RESULT_LINES_INIT;
+	bool more = json_member_text(kept, "next_cursor").n ||
+		    json_member_text(run->answer.json, "next_cursor").n;
 	size_t i;
 
-	json_array_foreach(list, i, sb)
+	json_array_foreach(json_object_get(kept, "sandboxes"), i, sb)
 	{
 		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sb, "id"),
 				    native_text_or_dash(json_member_str(sb, "name")),
 				    json_member_str(sb, "state"), json_member_str(sb, "image"));
 	}
-	return result_lines_end(&lines, "There are none yet; the first command creates one.",
-				json_member_text(run->answer.json, "next_cursor").n, out);
+	snapshots_add_lines(run->answer.json, &lines);
+	return result_lines_end(&lines, "There are none yet; the first command creates one.", more,
+				out);
 }
 
 /* Without a sandbox there is nothing to call. */
 int native_delete_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *label = tool_run_arg_text(run, "label");
+	const char *snapshot = tool_run_arg_text(run, "snapshot");
 
-	if (label && tool_run_arg_text(run, "sandbox"))
-		return cay_fail_field(err, CAY_E_INVALID, "label", "give one of sandbox and label");
+	if (!!label + !!snapshot + !!tool_run_arg_text(run, "sandbox") > 1)
+		return cay_fail_field(err, CAY_E_INVALID, label ? "label" : "snapshot",
+				      "give one of sandbox, label and snapshot");
+	if (snapshot)
+		return snapshot_delete_next_call(run, snapshot, err);
 	if (label && run->tool_state)
 		return TOOL_FINISHED;
 	if (label) {
@@ -96,7 +110,7 @@ int native_delete_write_result(struct tool_run *run, struct tool_result *out, st
 			json_member_text(run->answer.json, "next_cursor").n
 				? "; more have these labels, call it again"
 				: "");
-	if (!run->sandbox[0])
+	if (!run->sandbox[0] && !tool_run_arg_text(run, "snapshot"))
 		return tool_result_printf(out, "this conversation has no sandbox to delete");
 	return tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 }

@@ -23,7 +23,8 @@ tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
 	native_output_write_result, native_stop_write_result, native_processes_write_result,
 	file_view_write_result, native_write_write_result, native_diff_write_result,
 	native_glob_write_result, native_grep_write_result, native_ports_write_result,
-	native_preview_write_result, native_network_write_result, native_code_write_result;
+	native_preview_write_result, native_network_write_result, native_code_write_result,
+	native_snapshot_write_result;
 
 tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call;
 tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result;

@@ -79,6 +79,7 @@ def story(name):
         ("processes", {}, r"httpd -f -p 8000 -h w$"),
         ("output", {"id": "$server"}, r"^up\n"),
         ("stop", {"id": "$server"}, r"^sent TERM"),
+        ("snapshot", {"sandbox": name}, r"^sn\w{24}: the files of sb\w{24} as they were$"),
         ("sandbox_delete", {"sandbox": name}, r"^deleted sb\w{24}$"),
     ]
 

@@ -115,6 +115,8 @@ def test_native(user):
     assert user("exec", sandbox="other", command="ls /bin/bash || true").endswith("[exit 0]")
     assert made in user("sandbox_list") and "deleted" in user("sandbox_delete", sandbox="other")
     assert "not_found" in user("exec", True, sandbox="other", command="true")
+    kept = re.match(r"sn\w{24}", user("snapshot"))[0]
+    assert user("sandbox_delete", snapshot=kept) == f"deleted {kept}"
     assert "image workshop" in user("sandbox_create")  # as the settings say
 
 
