@@ -76,13 +76,43 @@ int create_from_next_call(struct tool_run *run, const char *from, struct cay_err
 	return tool_run_default_call(run, err);
 }
 
+/* The id of a snapshot in an argument. */
+static int snapshot_check_arg(const char *arg, const char *text, struct cay_err *err)
+{
+	struct id id;
+
+	if (id_parse(ID_SNAPSHOT, slice_of(text), &id) < 0)
+		return cay_fail_field(
+			err, CAY_E_INVALID, arg,
+			"'%.40s' is not the id of a snapshot, as sandbox_list shows it", text);
+	return 0;
+}
+
+int native_snapshot_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const char *back = tool_run_arg_text(run, "rollback");
+
+	if (!back || run->step)
+		return tool_run_default_call(run, err);
+	if (tool_run_arg_text(run, "name"))
+		return cay_fail_field(err, CAY_E_INVALID, "name", "give one of name and rollback");
+	if (snapshot_check_arg("rollback", back, err) < 0)
+		return -EINVAL;
+	return tool_run_call(run, OP_SANDBOX_ROLLBACK, err, "{s:s}", "snapshot", back);
+}
+
 int native_snapshot_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
+	const char *back = tool_run_arg_text(run, "rollback");
 	const json_t *j = run->answer.json;
 
+	out->data = j;
+	if (back)
+		return tool_result_printf(out, "%s has the files of %s again, and is %s",
+					  json_member_str(j, "id"), back,
+					  json_member_str(j, "state"));
 	tool_result_printf(out, "%s: the files of %s as they were", json_member_str(j, "id"),
 			   json_member_str(j, "sandbox"));
-	out->data = j;
 	return 0;
 }
 
@@ -109,13 +139,9 @@ void snapshots_add_lines(const json_t *answer, struct result_lines *lines)
 
 int snapshot_delete_next_call(struct tool_run *run, const char *text, struct cay_err *err)
 {
-	struct id id;
-
 	if (run->step)
 		return TOOL_FINISHED;
-	if (id_parse(ID_SNAPSHOT, slice_of(text), &id) < 0)
-		return cay_fail_field(
-			err, CAY_E_INVALID, "snapshot",
-			"'%.40s' is not the id of a snapshot, as sandbox_list shows it", text);
+	if (snapshot_check_arg("snapshot", text, err) < 0)
+		return -EINVAL;
 	return tool_run_call(run, OP_SNAPSHOT_DELETE, err, "{s:s}", "snapshot", text);
 }

@@ -17,7 +17,7 @@ tool_next_call_fn native_sandbox_create_next_call, native_sandbox_list_next_call
 	exec_tool_next_call, native_shell_next_call, native_output_next_call, native_stop_next_call,
 	native_read_next_call, native_write_next_call, native_edit_next_call,
 	native_ports_next_call, native_delete_next_call, native_network_next_call,
-	native_code_next_call;
+	native_code_next_call, native_snapshot_next_call;
 tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
 	native_delete_write_result, native_exec_write_result, shell_tool_write_result,
 	native_output_write_result, native_stop_write_result, native_processes_write_result,

@@ -70,6 +70,19 @@ def test_a_sandbox_is_forked(talk):
     assert "ended or never existed" in talk("sandbox_create", True, **{"from": "sb" + "0" * 23 + "1"})
 
 
+def test_a_sandbox_is_rolled_back(talk):
+    talk("write", path="note", content="good")
+    said = talk("snapshot")
+    sn, box = one(SN, said), one(SB, said)
+    talk("write", path="note", content="bad")
+    assert talk("snapshot", rollback=sn) == f"{box} has the files of {sn} again, and is running"
+    assert talk("exec", command="cat note") == "good\n[exit 0]"
+    other = one(SB, talk("sandbox_create", image="tiny"))
+    assert "create another sandbox with its files" in talk("snapshot", True, sandbox=other, rollback=sn)
+    talk("sandbox_delete", snapshot=sn)
+    assert "list the sandboxes to see the snapshots" in talk("snapshot", True, rollback=sn)
+
+
 def test_what_a_model_can_do_about_a_refusal(talk):
     talk("snapshot", name=f"a {talk.group}")
     assert "choose another name" in talk("snapshot", True, name=f"a {talk.group}")
