@@ -85,8 +85,9 @@ struct rollback {
 	struct request *rq; /* NULL: the client left */
 };
 
-/* What ended it meanwhile is in the reply of the start. */
-static void on_rollback_stopped(void *arg, struct sandbox *)
+/* It may have ended meanwhile, or another request may have started it; without cay-keeper it is
+ * stopping still. */
+static void on_rollback_stopped(void *arg, struct sandbox *sb)
 {
 	struct rollback *r = arg, own = *r;
 
@@ -94,7 +95,13 @@ static void on_rollback_stopped(void *arg, struct sandbox *)
 	if (!own.rq)
 		return;
 	own.rq->events = NULL; /* they are for r */
-	start_wait_for_turn(own.cayd, own.rq);
+	if (sb->life.state == SB_STOPPING)
+		request_refuse(
+			own.rq, CAY_E_UNAVAILABLE,
+			"cay-keeper is not running; the sandbox is rolled back as soon as it "
+			"runs again, and is stopped then");
+	else
+		start_wait_for_turn(own.cayd, own.rq);
 }
 
 static void rollback_start_again(struct cayd *c, struct request *rq, struct sandbox *sb)

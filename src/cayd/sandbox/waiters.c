@@ -61,6 +61,9 @@ int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
 		     info->hold                  ? info->hold
 		     : info->state == SB_PENDING ? "the sandbox is being created"
 		     : info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
+		     : sb->life.rolled_back && info->state == SB_STOPPED
+			     ? "the sandbox was rolled back and has no files of its own yet; start "
+			       "it first"
 		     : info->state == SB_STOPPED ? "the sandbox is stopped; start it first"
 		     : info->state == SB_STOPPING
 			     ? "the sandbox is being stopped; start it once it is stopped"

@@ -14,7 +14,7 @@ static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct
 	if (!sb)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
 	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED &&
-	    sb->life.state != SB_STOPPED)
+	    (sb->life.state != SB_STOPPED || sb->life.rolled_back))
 		return sandbox_fail_state(sb, err);
 	if (sandbox_is_in_memory(sb)) {
 		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");

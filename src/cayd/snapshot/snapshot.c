@@ -408,13 +408,8 @@ static int snapshot_fail_refused(const struct sandbox *sb, struct cay_err *err)
 {
 	unsigned state = sb->life.state;
 
-	if (state == SB_STOPPED && sb->life.rolled_back) {
-		(void)cay_fail(err, CAY_E_STATE,
-			       "the sandbox was rolled back and has no files of its own yet");
-		cay_err_hint(err, "start it first, or use the snapshot that it was rolled back to");
-		return -EBUSY;
-	}
-	return state == SB_RUNNING || state == SB_PAUSED || state == SB_STOPPED
+	return state == SB_RUNNING || state == SB_PAUSED ||
+			       (state == SB_STOPPED && !sb->life.rolled_back)
 		       ? snapshot_fail_busy(err)
 		       : sandbox_fail_state(sb, err);
 }

@@ -17,8 +17,8 @@ from test_tenants import asks
 CYCLES = 1000 if os.environ.get("CAY_FULL") else 15
 
 
-def rollback(c, box, sn):
-    return c.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn}, timeout_s=120)
+def rollback(c, box, sn, timeout_s=120):
+    return c.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn}, timeout_s=timeout_s)
 
 
 def shell(c, box, text):
@@ -48,7 +48,7 @@ def test_it_has_the_files_of_its_snapshot(daemon, state):
     done = rollback(daemon, box, sn)
     assert done["state"] == ("stopped" if state == "stopped" else "running") and done["snapshot"] == sn
     if state == "stopped":
-        for what in (lambda: snapshot(daemon, box), lambda: fork(daemon, box)):
+        for what in (lambda: snapshot(daemon, box), lambda: fork(daemon, box), lambda: daemon.call("GET", f"/v1/sandboxes/{box}/changes")):
             refused("wrong_state", what)
         assert not daemon.processes(box)
         done = act(daemon, box, "start")
@@ -140,7 +140,7 @@ def test_many_files_are_removed_beside_it(own):
     """Its id range is in use for as long as the trash has its old disk: it starts with another one."""
     box = own.create("tiny")
     sn = snapshot(own, box)["id"]
-    shell(own, box, "mkdir m; cd m; i=0; while [ $i -lt 60 ]; do mkdir $i; (cd $i; seq 1 1000 | xargs touch); i=$((i+1)); done")
+    shell(own, box, "mkdir m; cd m; i=0; while [ $i -lt 20 ]; do mkdir $i; (cd $i; seq 1 1000 | xargs touch); i=$((i+1)); done")
     assert rollback(own, box, sn)["state"] == "running"
     assert shell(own, box, "ls") == ""
     own.delete(box)
@@ -233,7 +233,7 @@ def test_again_and_again(own):
 
 POINTS = {"cayd": ["delete:remove", "create:accepted", "create:prepared", "create:started", "create:claim"],
           "cay-keeper": ["remove:killed", "remove:gone", "prepare:made", "prepare:range", "prepare:cgroups", "start:ran"]}
-ERRORS = ["delete:remove", "create:prepared", "remove:gone", "prepare:range"]
+ERRORS = ["delete:remove", "create:prepared", "prepare:range"]
 
 
 @pytest.mark.parametrize("program,point,how", [(program, point, how) for program, points in POINTS.items() for point in points
@@ -250,7 +250,7 @@ def test_cut_off_anywhere(own, program, point, how):
     del own.env["CAY_FAULT"]
     wait_for("the link", lambda: linked(own), 30)
     try:
-        done = rollback(own, box, sn)
+        done = rollback(own, box, sn, timeout_s=10)
     except (OSError, ApiError, cay.http.client.HTTPException):
         done = None
     if own.daemons[program].poll() is None:
