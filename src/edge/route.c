@@ -76,6 +76,7 @@ bool route_check_sandbox(struct request *rq, const struct control_state_sandbox 
 	return s->state == SB_RUNNING && s->n_requests < most;
 }
 
+/* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
 static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {
@@ -158,7 +159,6 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-/* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
 static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s)
 {
 	auto_buf path = BUF_INIT(128);

@@ -107,12 +107,31 @@ static int pack_check_fd(int fd, struct cay_err *err)
 	return 0;
 }
 
+/* With it a file whose mode changed has no data in the upper directory, and says so only to root.
+ */
+static int pack_check_metacopy(struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(16);
+	auto_close int dir =
+		open("/sys/module/overlay/parameters", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0 || path_read(dir, "metacopy", &text) < 0 || !text.len || text.data[0] != 'Y')
+		return 0;
+	(void)cay_fail(err, CAY_E_UNSUPPORTED,
+		       "overlayfs of this machine may keep only what changed of a file");
+	cay_err_hint(err, "turn /sys/module/overlay/parameters/metacopy off");
+	return -ENOTSUP;
+}
+
 /* A mount of "disk/upper" in dir, for the child. */
 static int pack_open_upper(int dir, struct cay_err *err)
 {
 	auto_close int upper = path_open(dir, IMAGE_UPPER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-	int r = upper < 0 ? upper : confine_clone_tree_readonly(upper);
+	int r = pack_check_metacopy(err);
 
+	if (r < 0)
+		return r;
+	r = upper < 0 ? upper : confine_clone_tree_readonly(upper);
 	if (r == -ENOENT)
 		return cay_fail(err, CAY_E_STATE, "there are no changes on the disk");
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "open the changes") : r;

@@ -72,8 +72,10 @@ struct cayd *create_turn_cayd(const struct create_turn *t);
  * the node for as long as its tenant likes. */
 [[nodiscard]] int stop_check_number(const struct cayd *c, const struct sandbox *sb,
 				    struct cay_err *err);
-/* Start the sandbox of the request when it has its turn, and reply when it runs. */
+/* Start the sandbox of the request when it has its turn, and reply when it runs.  It is counted
+ * against the tenant's rate already (tenant_take_create()). */
 void start_wait_for_turn(struct cayd *c, struct request *rq);
+[[nodiscard]] int start_count(struct cayd *c, const struct id *tenant, struct cay_err *err);
 /* Wait for a turn to start a sandbox, and begin at it.  Takes the turn, also on
  * failure; one that is starting already only loses it. */
 [[nodiscard]] int start_turn_enter(struct cayd *c, const struct id *tenant,

@@ -42,24 +42,35 @@ static const struct image *rollback_find_layer(const struct cayd *c, const struc
 	return layer;
 }
 
-static int rollback_check(struct cayd *c, const struct request *rq, const struct sandbox *sb,
-			  const struct image **ret, struct cay_err *err)
+/* The layer that the sandbox gets; NULL: the request is refused. */
+static const struct image *rollback_check(struct cayd *c, const struct request *rq,
+					  const struct sandbox *sb, struct cay_err *err)
 {
 	const struct sandbox_rollback *q = rq->body;
 	bool up = sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
+	const struct image *layer;
 
 	/* a token is given away, and what a start takes is its tenant's */
 	if (rq->actor.one_sandbox) {
 		(void)cay_fail(err, CAY_E_FORBIDDEN, "a token of the sandbox may not roll it back");
 		cay_err_hint(err, "use an API key of its tenant");
-		return -EACCES;
+		return NULL;
 	}
-	if (sandbox_is_in_memory(sb))
-		return cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
-	*ret = rollback_find_layer(c, &rq->actor, sb, &q->snapshot, err);
-	if (!*ret)
-		return -ENOENT;
-	return up ? stop_check_number(c, sb, err) : 0;
+	if (sandbox_is_in_memory(sb)) {
+		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
+		return NULL;
+	}
+	/* the journal may have the layer that is below it still, or the one before */
+	if (sb->unsaved || sb->save_error.code) {
+		(void)cay_fail(err, CAY_E_UNAVAILABLE,
+			       "another change of this sandbox is being written; try again");
+		return NULL;
+	}
+	layer = rollback_find_layer(c, &rq->actor, sb, &q->snapshot, err);
+	if (layer && up &&
+	    (stop_check_number(c, sb, err) < 0 || start_count(c, &rq->actor.tenant, err) < 0))
+		return NULL;
+	return layer;
 }
 
 /* All of it in one turn of the loop: no other request sees a part. */
@@ -71,10 +82,8 @@ static int rollback_begin(struct sandbox *sb, const struct id *snapshot, const s
 	memcpy(sb->rollback.image_before, sb->image, sizeof(sb->image));
 	memcpy(sb->image, layer->digest, sizeof(sb->image));
 	sb->info.snapshot = *snapshot;
-	if (!sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ROLLBACK })) {
-		prune_run_soon(sb->cayd);
+	if (!sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ROLLBACK }))
 		return 0;
-	}
 	memcpy(sb->image, sb->rollback.image_before, sizeof(sb->image));
 	sb->info.snapshot = before;
 	return sandbox_fail_state(sb, err);
@@ -94,12 +103,14 @@ static void on_rollback_stopped(void *arg, struct sandbox *sb)
 	free(r);
 	if (!own.rq)
 		return;
-	own.rq->events = NULL; /* they are for r */
-	if (sb->life.state == SB_STOPPING)
-		request_refuse(
-			own.rq, CAY_E_UNAVAILABLE,
-			"cay-keeper is not running; the sandbox is rolled back as soon as it "
-			"runs again, and is stopped then");
+	own.rq->events = NULL;    /* they are for r */
+	prune_run_soon(own.cayd); /* the layer that was below it may have no other user */
+	if (sb->save_error.code)
+		request_fail(own.rq, &sb->save_error);
+	else if (sb->life.state == SB_STOPPING)
+		request_refuse(own.rq, CAY_E_UNAVAILABLE,
+			       "cay-keeper is not running; the sandbox will be stopped, with the "
+			       "files of the snapshot, as soon as cay-keeper runs");
 	else
 		start_wait_for_turn(own.cayd, own.rq);
 }
@@ -130,13 +141,13 @@ void op_sandbox_rollback(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	const struct sandbox_rollback *q = rq->body;
-	const struct image *layer = NULL;
+	const struct image *layer;
 	struct cay_err err = {};
 
 	if (!sb)
 		return;
-	if (rollback_check(c, rq, sb, &layer, &err) < 0 ||
-	    rollback_begin(sb, &q->snapshot, layer, &err) < 0)
+	layer = rollback_check(c, rq, sb, &err);
+	if (!layer || rollback_begin(sb, &q->snapshot, layer, &err) < 0)
 		rollback_fail(rq, &err);
 	else if (sb->life.state == SB_STOPPING)
 		rollback_start_again(c, rq, sb);

@@ -47,9 +47,13 @@ void op_sandbox_stop(struct cayd *c, struct request *rq)
 
 static void start_fail(struct request *rq, const struct cay_err *err)
 {
-	if (cay_error_row(err->code)->retryable)
+	struct cay_err why = *err;
+
+	if (rq->match.op == &ops[OP_SANDBOX_ROLLBACK]) /* the same request would start nothing */
+		cay_err_hint(&why, "it is stopped and has the files of the snapshot: start it");
+	else if (cay_error_row(err->code)->retryable)
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-	request_fail(rq, err);
+	request_fail(rq, &why);
 }
 
 int start_at_turn(struct cayd *c, struct sandbox *sb, struct create_turn *turn, struct cay_err *err)
@@ -97,14 +101,21 @@ static void on_start_client_gone(struct request *rq)
 	create_turn_leave(rq->data);
 }
 
+int start_count(struct cayd *c, const struct id *tenant, struct cay_err *err)
+{
+	return tenant_take_create(c, tenant)
+		       ? 0
+		       : cay_fail(err, CAY_E_RATE,
+				  "this tenant creates and starts too many sandboxes a second");
+}
+
 int start_turn_enter(struct cayd *c, const struct id *tenant,
 		     const struct create_turn_events *events, void *arg, struct create_turn **ret,
 		     struct cay_err *err)
 {
-	if (!tenant_take_create(c, tenant))
-		return cay_fail(err, CAY_E_RATE,
-				"this tenant creates and starts too many sandboxes a second");
-	return create_turn_enter(c, tenant, events, arg, ret, err);
+	int r = start_count(c, tenant, err);
+
+	return r < 0 ? r : create_turn_enter(c, tenant, events, arg, ret, err);
 }
 
 void start_wait_for_turn(struct cayd *c, struct request *rq)
@@ -115,13 +126,23 @@ void start_wait_for_turn(struct cayd *c, struct request *rq)
 	struct create_turn *turn = NULL;
 	struct cay_err err = {};
 
-	if (start_turn_enter(c, tenant, &turn_events, rq, &turn, &err) < 0) {
+	if (create_turn_enter(c, tenant, &turn_events, rq, &turn, &err) < 0) {
 		start_fail(rq, &err);
 		return;
 	}
 	rq->data = turn;
 	rq->events = &events;
 	creates_run_queue(c);
+}
+
+static void start_count_and_wait(struct cayd *c, struct request *rq)
+{
+	struct cay_err err = {};
+
+	if (start_count(c, &rq->actor.tenant, &err) < 0)
+		start_fail(rq, &err);
+	else
+		start_wait_for_turn(c, rq);
 }
 
 void op_sandbox_start(struct cayd *c, struct request *rq)
@@ -136,7 +157,7 @@ void op_sandbox_start(struct cayd *c, struct request *rq)
 				      "a token of the sandbox may not start it",
 				      "use an API key of its tenant");
 	else if (sb->life.state == SB_STOPPED && sb->life.pending_effect == DO_NOTHING)
-		start_wait_for_turn(c, rq);
+		start_count_and_wait(c, rq);
 	else if (sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_START }))
 		sandbox_refuse_state(rq, sb);
 	else

@@ -31,8 +31,7 @@ struct disk_writer {
 	uint64_t bytes;
 };
 
-/* From where on held sandboxes may resume. */
-static uint64_t disk_watch_enough(uint64_t reserve)
+uint64_t disk_watch_enough(uint64_t reserve)
 {
 	return 2 * reserve + reserve / 4;
 }

@@ -15,6 +15,8 @@ extern const char disk_watch_hold_text[];
 
 /* Every sweep: measure, and hold or resume. */
 void disk_watch_sweep(struct cayd *c, uint64_t now);
+/* How much has to be free of a disk with this reserve: from there on held sandboxes may resume. */
+uint64_t disk_watch_enough(uint64_t reserve);
 /* Whether a held sandbox has to wait. */
 bool disk_watch_is_short(const struct cayd *c);
 #endif

@@ -103,7 +103,7 @@ int sandbox_replace_uid_range(struct sandbox *sb)
 	int r = uid_range_claim(all, &sb->uid_range);
 
 	/* it was its own: the disk that it had before a rollback is being removed */
-	if (r >= 0 && sb->life.state == SB_STARTING)
+	if (r >= 0 && sb->life.rolled_back)
 		uid_range_release(all, old);
 	return r;
 }

@@ -296,7 +296,7 @@ const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 void sandbox_recount(struct sandbox *sb);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
 /* Allocate another id range. The old one is in use by a sandbox that the journal lacks, so it stays
- * reserved, unless this one starts after a rollback. */
+ * reserved, unless this one was rolled back. */
 [[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
 
 /* transition.c: apply an event; returns why life refuses it, or CAY_OK. */

@@ -69,7 +69,7 @@ int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
 			     ? "the sandbox is being stopped; start it once it is stopped"
 		     : info->state == SB_STARTING ? "the sandbox is being started"
 						  : "the sandbox is ending; create another");
-	if (info->state == SB_STOPPED && !info->hold)
+	if (info->state == SB_STOPPED && !info->hold && !sb->life.rolled_back)
 		cay_err_hint(err,
 			     "'cay start' or sandbox.start starts it, with a key of its tenant "
 			     "that may write; its files are there");

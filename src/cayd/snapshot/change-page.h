@@ -27,7 +27,7 @@ struct change_page {
 	size_t cut_len;
 };
 
-/* after: only names behind it; p NULL: all. */
+/* after: only names after it; p NULL: all. */
 [[nodiscard]] int change_page_read(struct change_page *p, int fd, struct slice after, size_t limit,
 				   struct cay_err *err);
 /* The page as the reply to sandbox.changes. */

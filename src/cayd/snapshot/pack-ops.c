@@ -6,16 +6,19 @@
 #include "cayd/snapshot/pack.h"
 #include "cayd/snapshot/snapshot.h"
 
-static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct id *of,
+static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct pack_job *job,
 			      struct cay_err *err)
 {
-	const struct sandbox *sb = sandbox_find(c->sandboxes, of);
+	const struct sandbox *sb = sandbox_find(c->sandboxes, &job->of);
 
 	if (!sb)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the sandbox ended meanwhile");
 	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED &&
 	    (sb->life.state != SB_STOPPED || sb->life.rolled_back))
 		return sandbox_fail_state(sb, err);
+	if (sb->life.generation != job->request.sandbox.generation)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the sandbox was rolled back meanwhile; try again");
 	if (sandbox_is_in_memory(sb)) {
 		(void)cay_fail(err, CAY_E_UNSUPPORTED, "the files of this sandbox are in memory");
 		cay_err_hint(err, "create one with storage 'disk'");
@@ -33,16 +36,15 @@ static void sandbox_pack(struct cayd *c, struct request *rq, enum verb_pack_form
 
 	if (!sb)
 		return;
-	if (sandbox_check_pack(c, &rq->actor, &sb->info.id, &err) < 0) {
-		request_fail(rq, &err);
-		return;
-	}
 	job.of = sb->info.id;
 	job.tenant = sb->info.tenant;
 	job.request.sandbox.sandbox = sb->info.id;
 	job.request.sandbox.generation = sb->life.generation;
 	job.request.sandbox.form = form;
-	pack_start(c, rq, &job);
+	if (sandbox_check_pack(c, &rq->actor, &job, &err) < 0)
+		request_fail(rq, &err);
+	else
+		pack_start(c, rq, &job);
 }
 
 void op_sandbox_changes(struct cayd *c, struct request *rq)
@@ -55,10 +57,10 @@ void op_sandbox_layer(struct cayd *c, struct request *rq)
 	sandbox_pack(c, rq, VERB_PACK_TAR, NULL);
 }
 
-static int snapshot_check_pack(struct cayd *c, const struct actor *by, const struct id *of,
+static int snapshot_check_pack(struct cayd *c, const struct actor *by, const struct pack_job *job,
 			       struct cay_err *err)
 {
-	const struct snapshot *s = snapshot_find(c, by, of);
+	const struct snapshot *s = snapshot_find(c, by, &job->of);
 
 	if (s && s->info.state == SNAPSHOT_CREATING)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "the snapshot is being created");
@@ -75,12 +77,11 @@ void op_snapshot_layer(struct cayd *c, struct request *rq)
 
 	if (!s)
 		return;
-	if (snapshot_check_pack(c, &rq->actor, &s->info.id, &err) < 0) {
-		request_fail(rq, &err);
-		return;
-	}
 	job.of = s->info.id;
 	job.tenant = s->info.tenant;
 	memcpy(job.request.layer.digest, s->digest, sizeof(s->digest));
-	pack_start(c, rq, &job);
+	if (snapshot_check_pack(c, &rq->actor, &job, &err) < 0)
+		request_fail(rq, &err);
+	else
+		pack_start(c, rq, &job);
 }

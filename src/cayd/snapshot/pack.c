@@ -7,7 +7,9 @@
 #include "base/failpoint.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/core/node-space.h"
+#include "cayd/sandbox/disk-watch.h"
 #include "cayd/snapshot/change-page.h"
+#include "cayd/snapshot/snapshot.h"
 
 #define PIECE KIB(60)
 
@@ -21,7 +23,7 @@ struct pack {
 	struct actor by;
 	enum pack_stage stage;
 	bool working; /* a worker, or the keeper */
-	uint64_t until_ns;
+	uint64_t until_ns, end_ns;
 	uint64_t max; /* bytes that the keeper may write */
 	uint64_t size, at;
 	int fd;
@@ -35,6 +37,7 @@ struct pack {
 };
 
 static void packs_start_waiting(struct cayd *c);
+static void on_pack_piece_read(uv_work_t *work, int);
 
 static void pack_queue_work(struct pack *p, uv_work_cb work, uv_after_work_cb then)
 {
@@ -105,6 +108,14 @@ static void pack_send_work(uv_work_t *work)
 	p->n = n < 0 ? 0 : (size_t)n;
 }
 
+static void pack_send_piece(struct pack *p)
+{
+	uint64_t until = clk_boot_ns(p->cayd->clk) + PACK_STALL_NS;
+
+	p->until_ns = until < p->end_ns ? until : p->end_ns;
+	pack_queue_work(p, pack_send_work, on_pack_piece_read);
+}
+
 static void on_pack_piece_read(uv_work_t *work, int)
 {
 	struct pack *p = work->data;
@@ -126,16 +137,16 @@ static void on_pack_piece_read(uv_work_t *work, int)
 		p->rq = NULL;
 		request_end_stream(rq);
 	} else if (!full) {
-		pack_queue_work(p, pack_send_work, on_pack_piece_read);
+		pack_send_piece(p);
 	}
 }
 
 static void pack_send(struct pack *p)
 {
 	p->stage = PACK_SENDS;
-	p->until_ns = clk_boot_ns(p->cayd->clk) + PACK_SEND_NS;
+	p->end_ns = clk_boot_ns(p->cayd->clk) + PACK_SEND_NS;
 	request_start_stream(p->rq, 200, "application/x-tar", p->size);
-	pack_queue_work(p, pack_send_work, on_pack_piece_read);
+	pack_send_piece(p);
 }
 
 /* List */
@@ -182,7 +193,7 @@ static void on_pack_written(void *arg, const struct cay_err *outcome, const void
 	if (!p->err.code && failpoint_hit(FAULT_PACK_WRITTEN) < 0)
 		(void)cay_fail(&p->err, CAY_E_INTERNAL, "failpoint");
 	if (!p->err.code)
-		(void)p->job.check(c, &p->by, &p->job.of, &p->err);
+		(void)p->job.check(c, &p->by, &p->job, &p->err);
 	if (!p->err.code && fstat(p->fd, &st) < 0)
 		(void)cay_fail_sys(&p->err, CAY_E_INTERNAL, errno, "read the size of an archive");
 	p->size = (uint64_t)st.st_size;
@@ -196,17 +207,24 @@ static void on_pack_written(void *arg, const struct cay_err *outcome, const void
 	packs_start_waiting(c);
 }
 
-/* How much it may write, so that all of them together leave the node its reserve. */
+/* How much it may write, so that all of them together leave the disk that sandboxes are not held
+ * for, the next one finds room, and one tenant does not take all of it. */
 static int pack_take_room(struct pack *p, struct cay_err *err)
 {
-	uint64_t left = 0, reserve = 0, most = p->job.query ? PACK_ROWS_MAX : PACK_TAR_MAX;
+	uint64_t most = p->job.query ? PACK_ROWS_MAX : PACK_TAR_MAX;
+	uint64_t left = 0, reserve = 0, own = 0;
 
 	if (!node_space_read_disk(p->cayd, &left, &reserve))
 		return cay_fail(err, CAY_E_INTERNAL, "cannot read how much disk is free");
-	for (const struct pack *o = p->cayd->packs; o; o = o->next)
+	reserve = disk_watch_enough(reserve);
+	for (const struct pack *o = p->cayd->packs; o; o = o->next) {
 		reserve += o->max;
+		own += id_eq(&o->job.tenant, &p->job.tenant) ? o->max + o->size : 0;
+	}
 	left = left > reserve ? left - reserve : 0;
-	if (left < PACK_ROOM_MIN)
+	if (!p->job.query)
+		left /= 2;
+	if (left < PACK_ROOM_MIN || (!p->job.query && own > left))
 		return cay_fail(err, CAY_E_DISK_FULL, "the node has no room for the result");
 	p->max = left < most ? left : most;
 	return 0;
@@ -216,7 +234,7 @@ static void pack_write(struct pack *p)
 {
 	struct cay_err err = {};
 
-	if (p->job.check(p->cayd, &p->by, &p->job.of, &err) < 0 || pack_take_room(p, &err) < 0) {
+	if (p->job.check(p->cayd, &p->by, &p->job, &err) < 0 || pack_take_room(p, &err) < 0) {
 		pack_fail(p, &err);
 		return;
 	}
@@ -248,6 +266,7 @@ static void packs_start_waiting(struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
 
+	snapshots_copy_waiting(c); /* first: they are to have the files of now */
 	for (struct pack *p = c->packs; p; p = p->next)
 		if (p->stage == PACK_WAITS && !p->working)
 			pack_write_or_wait(p, now);
@@ -298,19 +317,21 @@ static void on_pack_drain(struct request *rq)
 	struct pack *p = rq->data;
 
 	if (!p->working)
-		pack_queue_work(p, pack_send_work, on_pack_piece_read);
+		pack_send_piece(p);
 }
 
-static struct pack *pack_create(struct cayd *c, const struct id *tenant)
+/* A token is given away, and the workers are its tenant's. */
+static struct pack *pack_create(struct cayd *c, const struct actor *by, const struct pack_job *job)
 {
-	unsigned all = 0, own = 0;
+	unsigned all = 0, own = 0, by_token = 0;
 	struct pack **at = &c->packs;
 
 	for (; *at; at = &(*at)->next) {
 		all++;
-		own += id_eq(&(*at)->job.tenant, tenant);
+		own += id_eq(&(*at)->job.tenant, &job->tenant);
+		by_token += (*at)->by.one_sandbox && id_eq(&(*at)->job.of, &job->of);
 	}
-	if (all >= PACKS_MAX || own >= PACKS_MAX - all)
+	if (all >= PACKS_MAX || own >= PACKS_MAX - all || (by->one_sandbox && by_token))
 		return NULL;
 	*at = calloc(1, sizeof(**at));
 	return *at;
@@ -320,7 +341,7 @@ void pack_start(struct cayd *c, struct request *rq, const struct pack_job *job)
 {
 	static const struct request_events events = { .drain = on_pack_drain,
 						      .gone = on_pack_client_gone };
-	struct pack *p = pack_create(c, &job->tenant);
+	struct pack *p = pack_create(c, &rq->actor, job);
 
 	if (!p) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");

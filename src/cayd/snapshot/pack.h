@@ -9,9 +9,11 @@
  * The keeper's worker is free when the file is written, so a client that reads slowly holds a file
  * and no worker.  The file has no name, so no crash leaves it.
  *
- * Bounded: PACKS_MAX of all, of which a tenant has no more than it leaves to the others;
- * PACK_WAIT_NS for a worker, PACK_SEND_NS to send; PACK_TAR_MAX bytes, and never more than the node
- *can spare.
+ * Bounded: PACKS_MAX of all, of which a tenant has no more than it leaves to the others, and one
+ * at a time for tokens of a sandbox; PACK_WAIT_NS for a worker, PACK_SEND_NS to send and
+ * PACK_STALL_NS without a byte sent; PACK_TAR_MAX bytes.  An archive may take half of the disk that
+ * is free before sandboxes are held (sandbox/disk-watch.h), and those of a tenant together no more
+ * than that.
  */
 #include "cayd/core/cayd.h"
 #include "wire/verb.h"
@@ -22,10 +24,12 @@
 #define PACK_ROOM_MIN MIB(1)
 #define PACK_WAIT_NS (300 * NS_PER_S)
 #define PACK_SEND_NS (3600 * NS_PER_S)
+#define PACK_STALL_NS (60 * NS_PER_S)
 
 /* Whether the caller may have it and it has all its files: asked before and after, because
  * files that are removed meanwhile are not whole. */
-typedef int pack_check_fn(struct cayd *c, const struct actor *by, const struct id *of,
+struct pack_job;
+typedef int pack_check_fn(struct cayd *c, const struct actor *by, const struct pack_job *job,
 			  struct cay_err *err);
 
 struct pack_job {

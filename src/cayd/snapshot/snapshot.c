@@ -79,7 +79,9 @@ struct snapshot *snapshot_find(const struct cayd *c, const struct actor *by, con
 bool snapshots_use_image(const struct cayd *c, const uint8_t digest[static 32])
 {
 	for (size_t i = 0; i < c->snapshots->n; i++)
-		if (memcmp(c->snapshots->rows[i]->digest, digest, 32) == 0)
+		if (memcmp(c->snapshots->rows[i]->digest, digest, 32) == 0 ||
+		    (c->snapshots->rows[i]->info.state == SNAPSHOT_CREATING &&
+		     memcmp(c->snapshots->rows[i]->parent, digest, 32) == 0))
 			return true;
 	return false;
 }
@@ -300,6 +302,13 @@ static bool snapshot_is_over(const struct snapshot *s, uint64_t wall_ns)
 	return over && !s->cayd->hooks->template_naming(s->cayd, &s->info.id);
 }
 
+void snapshots_copy_waiting(struct cayd *c)
+{
+	for (size_t i = 0; i < c->snapshots->n; i++)
+		if (c->snapshots->rows[i]->waiting)
+			snapshot_copy_or_wait(c->snapshots->rows[i]);
+}
+
 void snapshots_sweep(struct cayd *c, uint64_t now)
 {
 	struct snapshots *all = c->snapshots;
@@ -308,11 +317,10 @@ void snapshots_sweep(struct cayd *c, uint64_t now)
 	if (now < all->sweep_ns)
 		return;
 	all->sweep_ns = now + SWEEP_NS;
+	snapshots_copy_waiting(c);
 	for (size_t i = 0; i < all->n; i++) {
 		struct snapshot *s = all->rows[i];
 
-		if (s->waiting)
-			snapshot_copy_or_wait(s);
 		if (s->busy || s->info.state == SNAPSHOT_CREATING)
 			continue;
 		if (s->info.state == SNAPSHOT_DELETING)

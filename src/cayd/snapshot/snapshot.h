@@ -75,6 +75,8 @@ void snapshot_sandbox_changed(struct sandbox *sb);
 /* Hook: how many a tenant has, and their bytes. */
 void snapshots_count(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
 		     uint64_t *ret_bytes);
+/* Copy those that wait for a worker of the keeper, if there is one now. */
+void snapshots_copy_waiting(struct cayd *c);
 /* Periodic: remove those that were cut off, have expired, or have no tenant any more. */
 void snapshots_sweep(struct cayd *c, uint64_t now);
 #endif

@@ -164,7 +164,7 @@ static int changes_print(struct cli *c, const struct id *sandbox, struct cay_err
 		return cay_no_memory(err);
 	r = pager_show(&c->api, &out, err);
 	if (page.truncated)
-		print_note("there are more changes than can be listed; --tar has all of them");
+		print_note("there are more changes than can be listed; --tar has no such limit");
 	if (page.skipped)
 		print_note("%llu names are left out", (unsigned long long)page.skipped);
 	return r;

@@ -22,7 +22,7 @@ from conftest import tiny
 from test_control import refused
 from test_life import clean, linked
 from test_quota import new_tenant
-from test_snapshot import drop, gone, snapshot
+from test_snapshot import drop, gone, listed, snapshot
 from test_stop import TREE, act, own_image
 from test_sweep import PACK_POINTS
 from test_tenants import asks
@@ -486,6 +486,11 @@ def test_cut_off_at_a_failpoint(own, program, how):
 def test_a_client_that_reads_slowly_holds_no_worker(own):
     box = own.create("tiny")
     own.exec(box, ["sh", "-c", "dd if=/dev/urandom of=big bs=1M count=24 2>/dev/null"])
+    token = asks(own, "read", sandbox=box)
+    first, second = (token.open("GET", f"/v1/sandboxes/{box}/layer", timeout_s=120) for _ in range(2))
+    assert (first.status, second.status) == (200, 429) and second.read()
+    first.close()
+    nothing_open(own)
     slow = []
     while len(slow) < 20:
         reply = own.open("GET", f"/v1/sandboxes/{box}/layer", timeout_s=120)
@@ -499,25 +504,42 @@ def test_a_client_that_reads_slowly_holds_no_worker(own):
     for reply in slow[1:]:
         reply.close()
     nothing_open(own)
-    cay.let_pass(0.2)
-    layer_of(own, box)
+    wait_for("places to be free", lambda: served(own, box), 30)
     own.delete(box)
     gone(own)
 
 
-def test_it_is_not_told_as_whole_when_it_is_removed_meanwhile(own):
+def served(c, box):
+    reply = c.open("GET", f"/v1/sandboxes/{box}/layer", timeout_s=120)
+    return reply.read() and reply.status == 200
+
+
+@pytest.mark.parametrize("how", ["deleted", "rolled back"])
+def test_it_is_not_told_as_whole_when_it_is_removed_meanwhile(own, how):
     box = own.create("tiny")
+    empty = snapshot(own, box)["id"]
     assert own.exec(box, ["sh", "-c", "mkdir d; cd d; dd if=/dev/urandom of=0 bs=1M count=8 2>/dev/null; i=0; while [ $i -lt 60 ]; do i=$((i+1)); cp 0 $i; done"]).exit_code == 0
     sn = snapshot(own, box)["id"]
-    own.delete(box)
+    if how == "deleted":
+        own.delete(box)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = pool.submit(tar_of, own, f"/v1/snapshots/{sn}/layer")
+        asked = pool.submit(tar_of, own, f"/v1/snapshots/{sn}/layer" if how == "deleted" else f"/v1/sandboxes/{box}/layer")
         wait_for("the packer", lambda: packers() or asked.done(), 30)
-        drop(own, sn)
+        if how == "deleted":
+            drop(own, sn)
+        else:
+            packer = packers()[0]
+            os.kill(packer, signal.SIGSTOP)  # it goes on when the sandbox runs again
+            assert own.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": empty}, timeout_s=60)["state"] == "running"
+            os.kill(packer, signal.SIGCONT)
         with pytest.raises(ApiError) as e:
             asked.result()
-    assert e.value.code == "not_found"
+    assert e.value.code == ("not_found" if how == "deleted" else "unavailable")
     nothing_open(own)
+    for s in listed(own):
+        drop(own, s["id"])
+    if how != "deleted":
+        own.delete(box)
     gone(own)
 
 
