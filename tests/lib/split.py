@@ -5,13 +5,15 @@ CAY_SPLIT=SEED: a test runs in one of the two builds, by the parity of the hash 
 and the seed.  The next seed has it in the other one, so a test meets the sanitizer at least
 every second commit.  Tests marked `plain` or `alone` always run in the plain build: they
 judge by the clock, or preload a library.  Tests marked `sweep` are many and long: they
-always run whole in the plain build, and one in SWEEP of them under ASan as well.
+always run whole in the plain build, and one in SWEEP of them under ASan as well.  Those marked
+`sampled` are alike but for the moment at which they cut something off: one in SAMPLE has its turn.
 Without CAY_SPLIT every test runs in the build it is given, except `plain` ones under ASan.
 """
 import hashlib
 import os
 
 SWEEP = 12
+SAMPLE = 3
 
 
 def number(name):
@@ -21,6 +23,8 @@ def number(name):
 def runs(name, marks, sanitized, seed):
     """Whether a test of this name and these marks has its turn in a build."""
     n = number(name) + seed
+    if "sampled" in marks and (number(name) // 64 + seed // 2) % SAMPLE:
+        return False
     if "sweep" in marks:
         return not sanitized or n % SWEEP == 0
     if "plain" in marks or "alone" in marks:

@@ -13,7 +13,7 @@
 
 #define PIECE KIB(60)
 
-enum pack_stage { PACK_OPENS, PACK_WAITS, PACK_WRITES, PACK_READS, PACK_SENDS };
+enum pack_stage { PACK_OPENS, PACK_WAITS, PACK_WRITES, PACK_READS, PACK_SENDS, PACK_CLOSES };
 
 struct pack {
 	struct pack *next;
@@ -69,6 +69,7 @@ static void pack_finish(struct pack *p)
 {
 	if (p->rq)
 		p->rq->events = NULL;
+	p->stage = PACK_CLOSES;
 	pack_queue_work(p, pack_close_work, on_pack_closed);
 }
 
@@ -168,6 +169,7 @@ static void on_pack_rows_read(uv_work_t *work, int)
 	rq = p->rq;
 	p->rq->events = NULL;
 	p->rq = NULL;
+	p->stage = PACK_CLOSES; /* the reply may start the next request */
 	change_page_reply(&p->page, rq);
 	pack_finish(p);
 }
@@ -329,7 +331,8 @@ static struct pack *pack_create(struct cayd *c, const struct actor *by, const st
 	for (; *at; at = &(*at)->next) {
 		all++;
 		own += id_eq(&(*at)->job.tenant, &job->tenant);
-		by_token += (*at)->by.one_sandbox && id_eq(&(*at)->job.of, &job->of);
+		by_token += (*at)->by.one_sandbox && (*at)->stage != PACK_CLOSES &&
+			    id_eq(&(*at)->job.of, &job->of);
 	}
 	if (all >= PACKS_MAX || own >= PACKS_MAX - all || (by->one_sandbox && by_token))
 		return NULL;

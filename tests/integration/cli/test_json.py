@@ -19,6 +19,7 @@ REASONS = {
     "mcp": "it speaks JSON-RPC",
     "mcp config": "it prints JSON anyway",
     "completion": "a shell reads what is printed",
+    "snapshot export": "it writes a tar",
     "backup": "it prints the name of the file it wrote",
     "restore": "it prints what to start next",
 }

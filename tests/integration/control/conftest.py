@@ -71,6 +71,7 @@ def code(daemon, code_image):
 
 
 SWEEPS = ("test_sweep.py", "test_vandal.py", "test_failed.py")
+SAMPLED = ("test_cut_off_anywhere",)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -79,5 +80,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.name in SWEEPS:
             item.add_marker("sweep")
+        if item.name.startswith(SAMPLED):
+            item.add_marker("sampled")
         if "wall_clock" in item.name or "blind" in item.name:  # an LD_PRELOAD and ASan's own do not mix
             item.add_marker("plain")

@@ -149,17 +149,18 @@ def test_the_recipe_has_the_packages_of_r_that_the_page_names(image):
     assert {f"r-cran-{name.lower()}" for name in names - inside} <= made
 
 
-@pytest.mark.parametrize("image", WITH_R[1:])
-def test_r_loads_what_its_page_promises(daemon, image):
-    with layout_of(BUILT / image) as tar:
-        daemon.image_import(image, tar)
-    box = daemon.create(image, limits={"memory_bytes": "1Gi"})
-    try:
-        load_packages_of_r(daemon, box, image)
-        for compiler in ("g++", "gfortran", "make"):
-            assert run(daemon, box, compiler, "--version")
-    finally:
-        daemon.delete(box)
+if WITH_R[1:]:  # without one pytest would skip it
+    @pytest.mark.parametrize("image", WITH_R[1:])
+    def test_r_loads_what_its_page_promises(daemon, image):
+        with layout_of(BUILT / image) as tar:
+            daemon.image_import(image, tar)
+        box = daemon.create(image, limits={"memory_bytes": "1Gi"})
+        try:
+            load_packages_of_r(daemon, box, image)
+            for compiler in ("g++", "gfortran", "make"):
+                assert run(daemon, box, compiler, "--version")
+        finally:
+            daemon.delete(box)
 
 
 def test_code_has_what_its_page_promises(daemon, code):

@@ -279,10 +279,9 @@ def test_a_fork_rests_as_its_source_does(own):
         own.delete(copy["id"])
 
 
+@pytest.mark.plain  # nothing can be loaded before ASan
 def test_one_that_waits_for_a_copy_can_end():
     """Two of a tenant are copied at a time.  A sandbox whose snapshot waits runs on, and is deleted at once."""
-    if "asan" in str(BUILD):
-        pytest.skip("nothing can be loaded before ASan")
     slow = pathlib.Path(BUILD).resolve() / "tests/integration/slow.so"
     with cay.Cay(BUILD, env={"LD_PRELOAD": str(slow)}) as c, concurrent.futures.ThreadPoolExecutor() as pool:
         c.image_import("tiny", tiny())
@@ -373,10 +372,9 @@ def test_paths_without_end(own):
     clean(own)
 
 
+@pytest.mark.plain  # nothing can be loaded before ASan
 def test_it_goes_on_before_the_copy_is_durable():
     """It is frozen while its files are copied, and not while the disk writes the copy."""
-    if "asan" in str(BUILD):
-        pytest.skip("nothing can be loaded before ASan")
     slow = pathlib.Path(BUILD).resolve() / "tests/integration/slow.so"
     with cay.Cay(BUILD, env={"LD_PRELOAD": str(slow)}) as c, concurrent.futures.ThreadPoolExecutor() as pool:
         c.image_import("tiny", tiny())
@@ -682,10 +680,9 @@ def test_it_outlives_daemons(own, names):
     clean(own)
 
 
+@pytest.mark.plain  # nothing can be loaded before ASan
 def test_a_full_disk_leaves_nothing(disk):
     """No space is left half way through the copy: an error that says so, no part of a copy, and the source goes on."""
-    if "asan" in str(BUILD):
-        pytest.skip("nothing can be loaded before ASan")
     room = pathlib.Path(BUILD).resolve() / "tests/integration/room.so"
     with cay.Cay(BUILD, state_top=disk.at, env={"LD_PRELOAD": str(room)}) as c:
         c.image_import("tiny", tiny())
