@@ -5,7 +5,7 @@ A conftest.py says `pytest_configure = tap.pytest_configure`.
 
 Rows that a test printed with bars (ID|runtime|priv|verdict|detail) come before
 it, as comments.  CAY_ONLY: names as they are told, a line each; no others are run.
-CAY_PROGRESS: a file that gets a line per test when it ends, for dev/check to follow.
+CAY_PROGRESS: a file that gets a line per test when it ends, with its seconds, for dev/check to follow.
 """
 import os
 
@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 class Tap:
     def __init__(self, config):
-        self.config, self.n, self.outcome = config, 0, {}
+        self.config, self.n, self.outcome, self.seconds = config, 0, {}, 0.0
 
     def line(self, text):
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -42,6 +42,7 @@ class Tap:
         if not report.passed and report.nodeid not in self.outcome:
             reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
             self.outcome[report.nodeid] = (report.outcome, reason.removeprefix("Skipped: "))
+        self.seconds += report.duration
         if report.when != "teardown":
             return
         for row in report.capstdout.splitlines():
@@ -55,7 +56,8 @@ class Tap:
         progress = os.environ.get("CAY_PROGRESS")
         if progress:
             with open(progress, "a", encoding="utf-8") as f:
-                f.write(f"{word} - {told(report.nodeid)}\n")
+                f.write(f"{word} - {told(report.nodeid)} ({self.seconds:.1f} s)\n")
+        self.seconds = 0.0
 
     def pytest_report_teststatus(self, report):
         """No dots and letters between our lines."""
