@@ -32,7 +32,7 @@ build/clang:      FLAGS := $(RELEASE)
 build/asan-gcc:   FLAGS := $(SAN)
 build/asan-clang: FLAGS := $(SAN)
 build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
-build/clang build/asan-clang: export CC := clang
+build/clang build/asan-clang: export CC := ccache clang
 # what is run of them; the others are built whole
 build/asan-clang: export ONLY_IN := tests/unit|tests/sim|tests/fuzz|tests/platform
 build/cov:        export ONLY_IN := tests/unit|tests/fuzz
