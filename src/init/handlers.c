@@ -6,6 +6,7 @@
 
 #include "base/path.h"
 #include "init/core/handlers.h"
+#include "init/core/identity.h"
 #include "init/core/trust.h"
 #include "init/exec/exec.h"
 #include "init/kernel/kernel-parent.h"
@@ -107,6 +108,13 @@ static void init_route_resolver(struct request *rq, void *)
 	request_reply(rq, 204, NULL, NULL);
 }
 
+/* Before the claim: start scripts see the new one. */
+static void init_route_identity(struct request *rq, void *)
+{
+	identity_renew_machine_id();
+	request_reply(rq, 204, NULL, NULL);
+}
+
 static void init_route_trust(struct request *rq, void *)
 {
 	const struct trust *t = rq->body;
@@ -136,6 +144,8 @@ static void init_route_claim(struct request *rq, void *arg)
 		in->claimed = true;
 		if (request->has_output)
 			in->budget.max = request->output_bytes;
+		if (in->cgroup >= 0) /* of a sandbox, and not the machine's */
+			identity_write_generation();
 		workdir_create(claim.cwd);
 		kernel_parent_prepare(in, request);
 		if (request->resolver)
@@ -232,6 +242,7 @@ const struct server_route init_routes[] = {
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), init_route_claim },
 	{ METHOD_POST, INIT_PATH_KERNELS, &claim_table, KIB(256), init_route_kernels },
 	{ METHOD_POST, INIT_PATH_RESOLVER, NULL, 0, init_route_resolver },
+	{ METHOD_POST, INIT_PATH_IDENTITY, NULL, 0, init_route_identity },
 	{ METHOD_POST, INIT_PATH_TRUST, &trust_table, KIB(8), init_route_trust },
 	{ METHOD_GET, INIT_PATH_START, NULL, 0, start_scripts_wait },
 	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), init_route_entrypoint_start },

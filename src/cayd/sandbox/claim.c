@@ -221,12 +221,39 @@ static void on_claim_attached(void *arg, const struct cay_err *outcome)
 }
 
 /* The network first: start scripts run during the claim. */
-void claim_start(struct sandbox *sb)
+static void claim_attach(struct sandbox *sb)
 {
 	if (sb->cayd->hooks->sandbox_has_network(sb))
 		sb->cayd->hooks->sandbox_attach_network(sb, on_claim_attached, sb);
 	else
 		claim_send(sb);
+}
+
+/* An older PID 1 knows no such request; one that does not answer fails its claim as well. */
+static void on_claim_identity_renewed(void *arg, unsigned status, struct slice,
+				      const struct cay_err *)
+{
+	struct sandbox *sb = arg;
+
+	if (status && status != 204)
+		log_warn(&sb->cayd->log, "a sandbox keeps the machine-id of the one it has files of");
+	claim_attach(sb);
+}
+
+/* A sandbox that begins with files of another is another machine.  One that starts again, also with
+ * the files of its own snapshot, is the same one. */
+static bool claim_is_of_copy(const struct sandbox *sb)
+{
+	return sb->info.snapshot.noun != ID_NONE && sb->life.state != SB_STARTING;
+}
+
+void claim_start(struct sandbox *sb)
+{
+	if (claim_is_of_copy(sb))
+		init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_IDENTITY, (struct slice){},
+			  on_claim_identity_renewed, sb);
+	else
+		claim_attach(sb);
 }
 
 static void on_kernels_prepared(void *, unsigned, struct slice, const struct cay_err *)

@@ -45,7 +45,7 @@ def test_a_tree_moves_between_file_systems(me, box):
     me.exec(box, ["sh", "-c", "mkdir -p /workspace/tree/sub && echo x >/workspace/tree/sub/f && ln -s sub /workspace/tree/l"])
     me.call("POST", at(box) + "/move", {"path": "tree", "to": "/dev/shm/tree"})
     assert [e["path"] for e in me.call("GET", at(box) + "?path=/dev/shm&depth=3")["entries"]] == [
-        "/dev/shm/tree", "/dev/shm/tree/l", "/dev/shm/tree/sub", "/dev/shm/tree/sub/f"]
+        "/dev/shm/cay-generation", "/dev/shm/tree", "/dev/shm/tree/l", "/dev/shm/tree/sub", "/dev/shm/tree/sub/f"]
     assert me.call("GET", at(box) + "?path=.")["entries"] == []
 
 
