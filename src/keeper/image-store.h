@@ -23,7 +23,7 @@
 #include "base/err.h"
 #include "disk/disk.h"
 
-#define IMAGE_LAYERS_MAX 8
+#define IMAGE_LAYERS_MAX 16
 #define IMAGE_ROOTFS "rootfs"
 #define IMAGE_DISK "disk"
 #define IMAGE_UPPER "disk/upper"

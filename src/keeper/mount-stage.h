@@ -30,8 +30,8 @@
 #define STAGE_STATE "/state"
 #define STAGE_BUNDLE "/bundle"
 #define STAGE_EMPTY "/state/.empty-directory"
-#define STAGE_LOWER "/l" /* with a number from 0 */
-#define STAGE_LOWERS 8
+#define STAGE_LOWER "/l" /* with a number from 0, in hexadecimal */
+#define STAGE_LOWERS 16
 #define STAGE_UPPER "/u"
 #define STAGE_ROOT "/r"
 #define STAGE_CPUS "/see/cpus"

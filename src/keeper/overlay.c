@@ -21,7 +21,8 @@
 /* Mount targets of the OCI config (src/lib/oci). */
 static const char *const overlay_mount_targets[] = { "proc", "dev", "sys" };
 
-static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer, of one digit");
+static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer");
+static_assert(STAGE_LOWERS <= 16, "a place has one digit");
 
 void overlay_fini(struct overlay *r)
 {
@@ -133,14 +134,20 @@ static int overlay_open_image_dir(const struct keeper *k, const uint8_t digest[s
 					  : r;
 }
 
+/* Names in /proc/self/fd: the kernel takes 255 bytes of an option. */
 static int overlay_mount_lowers(const char *lowers)
 {
 	auto_close int fs = fsopen("overlay", FSOPEN_CLOEXEC);
 	int r;
 
-	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lowers, 0) < 0 ||
-	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+	if (fs < 0 || chdir("/proc/self/fd") < 0)
 		return -errno;
+	r = fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lowers, 0) < 0 ||
+			    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0
+		    ? -errno
+		    : 0;
+	if (chdir("/") < 0 || r < 0)
+		return r < 0 ? r : -errno;
 	r = fsmount(fs, FSMOUNT_CLOEXEC,
 		    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
 			    MOUNT_ATTR_NOATIME);
@@ -151,13 +158,13 @@ int overlay_open_image(const struct keeper *k, const uint8_t digest[static 32])
 {
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	int dirs[IMAGE_LAYERS_MAX], opened = 0, r = 0;
-	auto_buf lowers = BUF_INIT(KIB(1));
+	auto_buf lowers = BUF_INIT(255);
 	int n = image_store_read_chain(k->images, digest, chain);
 
 	while (r >= 0 && opened < n) {
 		r = dirs[opened] = overlay_open_image_dir(k, chain[opened]);
 		if (r >= 0)
-			r = buf_printf(&lowers, "%s/proc/self/fd/%d", opened ? ":" : "", r);
+			r = buf_printf(&lowers, "%s%d", opened ? ":" : "", r);
 		opened++;
 	}
 	if (n < 0)
@@ -226,7 +233,7 @@ static int overlay_attach_layers(const struct overlay *r, uint32_t live,
 	for (unsigned i = 0; i < r->n_lower; i++) {
 		char at[] = STAGE_LOWER "/0";
 
-		at[sizeof(at) - 2] = (char)('0' + i);
+		at[sizeof(at) - 2] = "0123456789abcdef"[i];
 		if (move_mount(r->lower[i], "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			return -errno;
 	}
@@ -274,7 +281,7 @@ static int overlay_mount_fs(const struct overlay *o, const struct overlay_option
 	auto_close int root = -EBADF;
 
 	for (unsigned i = 0; r >= 0 && i < o->n_lower; i++)
-		r = buf_printf(&options, "%s" STAGE_LOWER "/%u", i ? ":" : ",lowerdir=", i);
+		r = buf_printf(&options, "%s" STAGE_LOWER "/%x", i ? ":" : ",lowerdir=", i);
 	if (r < 0)
 		return r;
 	if (mount("overlay", STAGE_ROOT, "overlay", MS_NOSUID | MS_NODEV, options.data) < 0)

@@ -305,12 +305,12 @@ def test_an_image_below_a_layer_stays(c):
 
 def test_layers_have_an_end(c):
     """An image over an image over an image."""
-    for i in range(9):
+    for i in range(17):
         t = template(c, "deep", defaults={"image": c.call("GET", "/v1/templates/" + t["id"])["layer"] if i else "pip"}, setup=[f"echo {i} >/n"])
         if t["state"] == "failed" or "error" in t:
             break
-    assert i == 7 and "at most 8 layers" in t["error"], (i, t)
-    assert sh(c, c.call("POST", "/v1/sandboxes", {"template": "deep"})["id"], "cat /n") == "6\n"
+    assert i == 15 and "at most 16 layers" in t["error"], (i, t)
+    assert sh(c, c.call("POST", "/v1/sandboxes", {"template": "deep"})["id"], "cat /n") == "14\n"
     for b in c.call("GET", "/v1/sandboxes?state=live")["sandboxes"]:
         c.delete(b["id"])
 

@@ -499,17 +499,20 @@ def test_it_expires(own):
 
 
 def test_as_deep_as_layers_go(own):
-    """Eight layers with the image; one more is refused with words, and the source goes on."""
+    """Sixteen layers with the image; one more is refused with words, and the source goes on."""
     box, made = own.create("tiny"), []
-    for n in range(7):
+    for n in range(15):
         own.exec(box, ["sh", "-c", f"echo {n} >n{n}"])
         made.append(snapshot(own, box)["id"])
         own.delete(box)
         box = own.create(None, snapshot=made[-1])
-    assert own.exec(box, ["sh", "-c", "cat n?"]).text.split() == [str(n) for n in range(7)]
+    assert own.exec(box, ["sh", "-c", "cat n? n1?"]).text.split() == [str(n) for n in range(15)]
+    own.exec(box, ["sh", "-c", "rm n0; echo x >n14"])
+    found = {row["path"]: row["kind"] for row in own.call("GET", f"/v1/sandboxes/{box}/changes")["changes"]}
+    assert (found["/workspace/n0"], found["/workspace/n14"]) == ("deleted", "modified")
     with pytest.raises(ApiError) as e:
         snapshot(own, box)
-    assert e.value.code == "limit_exceeded" and "8 layers" in words(e.value)
+    assert e.value.code == "limit_exceeded" and "16 layers" in words(e.value)
     assert own.exec(box, ["echo", "on"]).text == "on\n"
     own.delete(box)
     for sn in made:
