@@ -7,8 +7,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sqlite3
+import subprocess
 import threading
 
 import cay
@@ -702,3 +704,34 @@ def test_a_full_disk_leaves_nothing(disk):
         drop(c, made["id"])
         gone(c)
         c.delete(box)
+
+
+def test_it_outlives_the_power(disk):
+    """What the disk has at the moment of the reply is all that is left, without what the kernel has not written yet."""
+    cut = disk.file.with_name("cut")
+    sums = ["sh", "-c", "find /workspace /etc/of -type f | sort | xargs sha256sum; ls -ld d d/* | wc -l"]
+    with cay.Cay(BUILD, state_top=disk.at) as c:
+        own_image(c)
+        box = c.create("files")
+        subprocess.run(["sync", "-f", disk.at], check=True)  # what is there before it
+        assert c.exec(box, ["sh", "-c", TREE + "echo x >/etc/of"], user="root").exit_code == 0
+        before = c.exec(box, sums).text
+        sn = snapshot(c, box, name="kept")["id"]
+        subprocess.run(["cp", "--sparse=always", disk.file, cut], check=True)
+        for name in ("cayd", "cay-keeper"):
+            c.kill_daemon(name)
+        c._remove_cgroups()
+        shutil.rmtree(c.run)
+        disk.umount()
+        os.replace(cut, disk.file)
+        disk.mount()
+        c.start_keeper()
+        c.start_cayd()
+        wait_for("the link", lambda: linked(c), 30)
+        assert [s["id"] for s in listed(c)] == [sn] and not [f for f in c.call("GET", "/v1/fsck")["findings"] if f["kind"] == "hollow"]
+        of = c.create(None, snapshot=sn)
+        assert c.exec(of, sums).text == before
+        drop(c, sn)
+        for name in (box, of):
+            with contextlib.suppress(ApiError):  # the one that ran is gone
+                c.delete(name)
