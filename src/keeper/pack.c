@@ -123,10 +123,10 @@ static int pack_check_metacopy(struct cay_err *err)
 	return -ENOTSUP;
 }
 
-/* A mount of "disk/upper" in dir, for the child. */
-static int pack_open_upper(int dir, struct cay_err *err)
+/* A mount of a directory in dir, for the child. */
+static int pack_open_tree(int dir, const char *name, struct cay_err *err)
 {
-	auto_close int upper = path_open(dir, IMAGE_UPPER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	auto_close int upper = path_open(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	int r = pack_check_metacopy(err);
 
 	if (r < 0)
@@ -145,7 +145,7 @@ static int pack_open_sandbox(const struct keeper *k, const struct verb_pack *q,
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	if (r >= 0)
-		r = job->tree_fd = pack_open_upper(b.dir, err);
+		r = job->tree_fd = pack_open_tree(b.dir, IMAGE_UPPER, err);
 	if (r < 0 || job->tar)
 		return r;
 	job->below_fd = overlay_open_image(k, b.record.image);
@@ -178,7 +178,8 @@ int verb_pack(const struct keeper *k, const void *request, int fd, struct verb_r
 	return r;
 }
 
-/* image_pack: the same for a layer of the image store. */
+/* image_pack: the same for a layer of the image store, or an unpacked image, after what the file
+ * has already. */
 int verb_image_pack(const struct keeper *k, const void *request, int fd, struct verb_result *,
 		    struct cay_err *err)
 {
@@ -188,14 +189,20 @@ int verb_image_pack(const struct keeper *k, const void *request, int fd, struct 
 		.out_fd = fd, .below_fd = -EBADF, .max_bytes = q->max_bytes, .tar = true
 	};
 	char name[DIGEST_HEX + 8];
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	bool unpacked;
 	int r = pack_check_fd(fd, err);
 
 	if (r < 0)
 		return r;
+	if (at < 0 || (uint64_t)at > INT64_MAX - q->max_bytes)
+		return cay_fail(err, CAY_E_INVALID, "the file has no place for the result");
+	job.at = (uint64_t)at;
 	image_dir_name(q->digest, name);
 	image = path_open(k->images, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (image < 0)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the layer does not exist");
-	job.tree_fd = tree = pack_open_upper(image, err);
+	unpacked = faccessat(image, IMAGE_ROOTFS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	job.tree_fd = tree = pack_open_tree(image, unpacked ? IMAGE_ROOTFS : IMAGE_UPPER, err);
 	return tree < 0 ? tree : pack_run_child(&job, err);
 }

@@ -52,6 +52,7 @@ static const struct {
 	{ "snapshot.get", "GET", "/v1/snapshots/" SN, 1 },
 	{ "snapshot.delete", "DELETE", "/v1/snapshots/" SN, 1 },
 	{ "snapshot.layer", "GET", "/v1/snapshots/" SN "/layer", 1 },
+	{ "snapshot.image", "GET", "/v1/snapshots/" SN "/image", 1 },
 	{ "sandbox.changes", "GET", "/v1/sandboxes/" SB "/changes", 1 },
 	{ "sandbox.layer", "GET", "/v1/sandboxes/" SB "/layer", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },

@@ -69,7 +69,26 @@ static int snapshot_check_pack(struct cayd *c, const struct actor *by, const str
 	return 0;
 }
 
-void op_snapshot_layer(struct cayd *c, struct request *rq)
+/* The layer and all below it, from the lowest. */
+static int pack_set_layers(const struct cayd *c, const uint8_t digest[static 32],
+			   struct pack_job *job, struct cay_err *err)
+{
+	const struct image *at = image_by_digest(c->images, digest);
+	unsigned n = 0;
+
+	for (; at && n < OCI_IMAGE_LAYERS_MAX; n++) {
+		memmove(job->layers[1], job->layers[0], n * sizeof(job->layers[0]));
+		memcpy(job->layers[0], at->digest, sizeof(at->digest));
+		if (!at->layer) {
+			job->n_layers = n + 1;
+			return 0;
+		}
+		at = image_by_digest(c->images, at->parent);
+	}
+	return cay_fail(err, CAY_E_INTERNAL, "the image below the snapshot is not known");
+}
+
+static void snapshot_pack(struct cayd *c, struct request *rq, bool whole)
 {
 	const struct snapshot *s = snapshot_find_of_request(c, rq);
 	struct cay_err err = {};
@@ -79,9 +98,21 @@ void op_snapshot_layer(struct cayd *c, struct request *rq)
 		return;
 	job.of = s->info.id;
 	job.tenant = s->info.tenant;
+	job.created_ns = s->info.created_ns;
 	memcpy(job.request.layer.digest, s->digest, sizeof(s->digest));
-	if (snapshot_check_pack(c, &rq->actor, &job, &err) < 0)
+	if (snapshot_check_pack(c, &rq->actor, &job, &err) < 0 ||
+	    (whole && pack_set_layers(c, s->digest, &job, &err) < 0))
 		request_fail(rq, &err);
 	else
 		pack_start(c, rq, &job);
+}
+
+void op_snapshot_layer(struct cayd *c, struct request *rq)
+{
+	snapshot_pack(c, rq, /* whole= */ false);
+}
+
+void op_snapshot_image(struct cayd *c, struct request *rq)
+{
+	snapshot_pack(c, rq, /* whole= */ true);
 }

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include "base/failpoint.h"
+#include "base/path.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/core/node-space.h"
+#include "cayd/image/image.h"
 #include "cayd/sandbox/disk-watch.h"
 #include "cayd/snapshot/change-page.h"
 #include "cayd/snapshot/snapshot.h"
@@ -29,6 +31,8 @@ struct pack {
 	int fd;
 	uv_work_t work;
 	struct cay_err err;
+	struct oci_image image;
+	struct buf texts; /* the end of an image */
 	struct change_page page;
 	struct slice after;
 	size_t limit, n;
@@ -52,6 +56,7 @@ static void pack_close_work(uv_work_t *work)
 	struct pack *p = work->data;
 
 	cay_closep(&p->fd);
+	buf_fini(&p->texts);
 	change_page_fini(&p->page);
 }
 
@@ -174,6 +179,59 @@ static void on_pack_rows_read(uv_work_t *work, int)
 	pack_finish(p);
 }
 
+/* A whole image */
+
+static void pack_write_or_wait(struct pack *p, uint64_t now);
+
+static void pack_finish_image_work(uv_work_t *work)
+{
+	struct pack *p = work->data;
+
+	if (lseek(p->fd, (off_t)p->image.at, SEEK_SET) < 0 ||
+	    fd_write_all(p->fd, p->texts.data, p->texts.len) < 0)
+		(void)cay_fail_sys(&p->err, cay_code_from_disk_errno(errno), errno,
+				   "write the end of an image");
+}
+
+static void on_pack_image_finished(uv_work_t *work, int)
+{
+	struct pack *p = work->data;
+
+	p->size = p->image.at + p->texts.len;
+	p->max = 0;
+	if (pack_can_continue(p))
+		pack_send(p);
+}
+
+static void pack_end_layer_work(uv_work_t *work)
+{
+	struct pack *p = work->data;
+
+	(void)oci_image_end_layer(&p->image, p->fd, &p->err);
+}
+
+static void on_pack_layer_ended(uv_work_t *work, int)
+{
+	struct pack *p = work->data;
+	struct cayd *c = p->cayd;
+	const struct image *image = image_by_digest(c->images, p->job.layers[0]);
+
+	if (!p->err.code && !image)
+		(void)cay_fail(&p->err, CAY_E_NOT_FOUND, "there is no such image");
+	if (!p->err.code && p->image.n == p->job.n_layers)
+		(void)oci_image_finish(&p->image, &image->config, p->job.created_ns, &p->texts,
+				       &p->err);
+	if (!pack_can_continue(p))
+		return;
+	p->stage = PACK_READS;
+	if (p->image.n == p->job.n_layers) {
+		pack_queue_work(p, pack_finish_image_work, on_pack_image_finished);
+		return;
+	}
+	p->until_ns = clk_boot_ns(c->clk) + PACK_WAIT_NS;
+	pack_write_or_wait(p, clk_boot_ns(c->clk));
+}
+
 /* Write */
 
 /* One that is written has its size in the reply, and is sent to a client that may be slow. */
@@ -191,7 +249,8 @@ static void on_pack_written(void *arg, const struct cay_err *outcome, const void
 		(void)cay_fail(&p->err, CAY_E_TOO_LARGE,
 			       "the files are larger than %llu GiB together",
 			       (unsigned long long)(PACK_TAR_MAX >> 30));
-	p->max = 0;
+	if (!p->job.n_layers)
+		p->max = 0;
 	if (!p->err.code && failpoint_hit(FAULT_PACK_WRITTEN) < 0)
 		(void)cay_fail(&p->err, CAY_E_INTERNAL, "failpoint");
 	if (!p->err.code)
@@ -203,6 +262,8 @@ static void on_pack_written(void *arg, const struct cay_err *outcome, const void
 		p->stage = PACK_READS;
 		if (p->job.query)
 			pack_queue_work(p, pack_read_work, on_pack_rows_read);
+		else if (p->job.n_layers)
+			pack_queue_work(p, pack_end_layer_work, on_pack_layer_ended);
 		else
 			pack_send(p);
 	}
@@ -232,17 +293,31 @@ static int pack_take_room(struct pack *p, struct cay_err *err)
 	return 0;
 }
 
+/* Ask for the next layer of an image, in what room there is left. */
+static int pack_begin_layer(struct pack *p, struct cay_err *err)
+{
+	uint64_t at = oci_image_layer_at(&p->image) + OCI_IMAGE_TEXTS_MAX;
+
+	if (p->max < at + PACK_ROOM_MIN)
+		return cay_fail(err, CAY_E_DISK_FULL, "the node has no room for so many files");
+	memcpy(p->job.request.layer.digest, p->job.layers[p->image.n], 32);
+	p->job.request.layer.max_bytes = p->max - at;
+	return oci_image_begin_layer(&p->image, p->fd, err);
+}
+
 static void pack_write(struct pack *p)
 {
 	struct cay_err err = {};
 
-	if (p->job.check(p->cayd, &p->by, &p->job, &err) < 0 || pack_take_room(p, &err) < 0) {
+	if (p->job.check(p->cayd, &p->by, &p->job, &err) < 0 ||
+	    (!p->max && pack_take_room(p, &err) < 0) ||
+	    (p->job.n_layers && pack_begin_layer(p, &err) < 0)) {
 		pack_fail(p, &err);
 		return;
 	}
 	if (p->job.verb == VERB_PACK)
 		p->job.request.sandbox.max_bytes = p->max;
-	else
+	else if (!p->job.n_layers)
 		p->job.request.layer.max_bytes = p->max;
 	p->stage = PACK_WRITES;
 	p->working = true;
@@ -356,6 +431,7 @@ void pack_start(struct cayd *c, struct request *rq, const struct pack_job *job)
 	p->job = *job;
 	p->by = rq->actor;
 	p->fd = -EBADF;
+	p->texts = BUF_INIT(OCI_IMAGE_TEXTS_MAX);
 	p->until_ns = clk_boot_ns(c->clk) + PACK_WAIT_NS;
 	if (job->query) {
 		p->limit = job->query->limit;

@@ -5,6 +5,7 @@
  * pack - what a sandbox changed, or the files of a snapshot, written by the keeper and sent
  *
  *	file without a name -> wait for a worker of the keeper -> it writes -> read or send it
+ *	                                  ^---- the next layer of a whole image ----'
  *
  * The keeper's worker is free when the file is written, so a client that reads slowly holds a file
  * and no worker.  The file has no name, so no crash leaves it.
@@ -16,6 +17,7 @@
  * than that.
  */
 #include "cayd/core/cayd.h"
+#include "cayd/snapshot/oci-image.h"
 #include "wire/verb.h"
 
 #define PACKS_MAX 16
@@ -43,6 +45,11 @@ struct pack_job {
 	} request;
 	/* Of VERB_PACK_ROWS: the page that is the reply. */
 	const struct change_query *query;
+	/* Of a whole image: its layers from the lowest, of which request.layer is one after the
+	 * other; 0: the layer itself is the reply. */
+	unsigned n_layers;
+	uint8_t layers[OCI_IMAGE_LAYERS_MAX][32];
+	uint64_t created_ns;
 };
 
 /* Takes over the request. */

@@ -193,20 +193,33 @@ const struct cmd cmd_diff = {
 	.run = cmd_diff_run,
 };
 
+struct snapshot_export_args {
+	bool oci;
+};
+
+static const struct opt snapshot_export_rows[] = {
+	{ "oci", 0, OPT_FLAG, offsetof(struct snapshot_export_args, oci),
+	  .help = "Write a whole image, with the layers below: an OCI image layout" },
+};
+
 static int cmd_snapshot_export_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	struct api_call call = { .op = OP_SNAPSHOT_LAYER, .accept = "application/x-tar" };
+	const struct snapshot_export_args *a = c->args;
+	struct api_call call = { .op = a->oci ? OP_SNAPSHOT_IMAGE : OP_SNAPSHOT_LAYER,
+				 .accept = "application/x-tar" };
 	int r = api_find_snapshot(&c->api, w->operands[0], &call.ids[0], err);
 
 	return r < 0 ? r : layer_save(c, &call, w->operands[1], err);
 }
 
 const struct cmd cmd_snapshot_export = {
-	CMD_USAGE("snapshot export", "NAME|ID FILE"),
+	CMD_USAGE("snapshot export", "[--oci] NAME|ID FILE"),
 	CMD_OPERANDS(2, 2, OPERAND_SNAPSHOT, OPERAND_FILE),
+	CMD_OPTIONS(snapshot_export_args, OPTS(snapshot_export_rows, 0)),
 	.no_json = true,
 	.help = "Write the files of a snapshot as a layer of an OCI image, a tar",
 	.more = "FILE - is the output. The layer has what the sandbox of the snapshot changed, not "
-		"the files of its image.",
+		"the files of its image. With --oci 'cay image import', skopeo and docker load "
+		"take the file.",
 	.run = cmd_snapshot_export_run,
 };

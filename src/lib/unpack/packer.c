@@ -32,7 +32,7 @@ static int packer_run(struct packer_job *job, int parent, struct cay_err *err)
 	struct confine c = { .tree_fd = job->tree_fd,
 			     .keep = { &job->out_fd, &job->sock, &job->below_fd },
 			     .n_keep = job->below_fd < 0 ? 2 : 3,
-			     .file_max = job->max_bytes,
+			     .file_max = job->at + job->max_bytes,
 			     .packs = true };
 	struct layer_source source = { .dir_flags = on_packer_dir_flags, .arg = job };
 	auto_free struct out_file *out = NULL;

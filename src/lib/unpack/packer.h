@@ -17,6 +17,7 @@ struct packer_job {
 	int tree_fd;  /* detached mount of the upper directory */
 	int below_fd; /* the files below it; < 0: no rows are wanted */
 	int sock;
+	uint64_t at; /* where out_fd stands: a file may have something before */
 	uint64_t max_bytes;
 	bool tar;
 };

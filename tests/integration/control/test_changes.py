@@ -598,3 +598,69 @@ def test_the_layer_is_a_layer(own):
     assert tree(own, again) == after
     for made in (box, again):
         own.delete(made)
+
+
+def described(files, descriptor):
+    """A blob that is as long and has the digest that its descriptor says."""
+    content = files["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
+    assert len(content) == descriptor["size"] and hashlib.sha256(content).hexdigest() == descriptor["digest"][7:]
+    return content
+
+
+def test_a_whole_image(own, tmp_path):
+    """Image, layer, layer: by the words of the OCI specification, to skopeo, and to Cay itself."""
+    own_image(own)
+    box = own.create("files")
+    own.exec(box, ["sh", "-c", MORE.replace("mkfifo d/fifo 2>/dev/null || busybox mkfifo d/fifo", "")], user="root")
+    one = snapshot(own, box)["id"]
+    two = own.create(None, snapshot=one)
+    assert own.exec(two, ["sh", "-c", "cd /workspace; rm d/link; echo 2 >d/e/numbers; rm -r /gone; mkdir /gone; echo x >/gone/newer; rm -r /tmp/t; echo z >/tmp/t"], user="root").exit_code == 0
+    sn, after = snapshot(own, two)["id"], tree(own, two)
+    data = tar_of(own, f"/v1/snapshots/{sn}/image")
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar.getmembers()}
+    assert json.loads(files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    (top,) = json.loads(files["index.json"])["manifests"]
+    manifest = json.loads(described(files, top))
+    config = json.loads(described(files, manifest["config"]))
+    below = [described(files, d) for d in manifest["layers"]]
+    assert config["rootfs"]["diff_ids"] == [d["digest"] for d in manifest["layers"]] and len(below) == 3
+    assert below[2] == tar_of(own, f"/v1/snapshots/{sn}/layer") and below[1] == tar_of(own, f"/v1/snapshots/{one}/layer")
+    assert "FROM=image" in config["config"]["Env"] and config["config"]["WorkingDir"] == "/workspace"
+    path = tmp_path / "image.tar"
+    path.write_bytes(data)
+    done = subprocess.run(["skopeo", "copy", "--insecure-policy", f"oci-archive:{path}", f"dir:{tmp_path}/dir"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    assert json.loads((tmp_path / "dir/manifest.json").read_bytes())["layers"] == manifest["layers"]
+    own.image_import("again", data)
+    again = own.create("again")
+    assert tree(own, again) == after
+    assert own.exec(again, ["sh", "-c", "echo $FROM; pwd"]).text == "image\n/workspace\n"
+    done = subprocess.run([str(own.programs["cay"]), "snapshot", "export", "--oci", sn, str(tmp_path / "by-cay.tar")], env={**os.environ, "CAY_SOCKET": own.socket}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and (tmp_path / "by-cay.tar").read_bytes() == data, done
+    nothing_open(own)
+    _, other = new_tenant(own)
+    refused("not_found", lambda: tar_of(other, f"/v1/snapshots/{sn}/image"))
+    for made in (box, two, again):
+        own.delete(made)
+    for made in (one, sn):
+        drop(own, made)
+
+
+def test_a_whole_image_that_fails_half_way(own):
+    """An error at its second layer is the reply, and no file is left open."""
+    box = own.create("tiny")
+    sn = snapshot(own, box)["id"]
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = "pack:written=error@2"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    wait_for("the link", lambda: linked(own), 30)
+    with pytest.raises(ApiError) as e:
+        tar_of(own, f"/v1/snapshots/{sn}/image")
+    assert e.value.code == "internal"
+    nothing_open(own)
+    assert tar_of(own, f"/v1/snapshots/{sn}/image")
+    own.delete(box)
+    drop(own, sn)
+    gone(own)
