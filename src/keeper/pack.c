@@ -141,6 +141,7 @@ static int pack_open_tree(int dir, const char *name, struct cay_err *err)
 static int pack_open_sandbox(const struct keeper *k, const struct verb_pack *q,
 			     struct packer_job *job, struct cay_err *err)
 {
+	static const uint8_t none[sizeof(q->since)];
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
@@ -149,9 +150,15 @@ static int pack_open_sandbox(const struct keeper *k, const struct verb_pack *q,
 	if (r < 0 || job->tar)
 		return r;
 	job->below_fd = overlay_open_image(k, b.record.image);
-	return job->below_fd < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -job->below_fd,
-						"open the image of %s", b.name)
-				 : 0;
+	if (job->below_fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -job->below_fd, "open the image of %s",
+				    b.name);
+	if (memcmp(q->since, none, sizeof(none)) == 0)
+		return 0;
+	job->since_fd = overlay_open_image(k, q->since);
+	return job->since_fd < 0
+		       ? cay_fail_sys(err, CAY_E_INTERNAL, -job->since_fd, "open the snapshot")
+		       : 0;
 }
 
 /*
@@ -165,6 +172,7 @@ int verb_pack(const struct keeper *k, const void *request, int fd, struct verb_r
 	struct packer_job job = { .out_fd = fd,
 				  .tree_fd = -EBADF,
 				  .below_fd = -EBADF,
+				  .since_fd = -EBADF,
 				  .max_bytes = q->max_bytes,
 				  .tar = q->form == VERB_PACK_TAR };
 	int r = pack_check_fd(fd, err);
@@ -175,6 +183,7 @@ int verb_pack(const struct keeper *k, const void *request, int fd, struct verb_r
 		r = pack_run_child(&job, err);
 	cay_closep(&job.tree_fd);
 	cay_closep(&job.below_fd);
+	cay_closep(&job.since_fd);
 	return r;
 }
 
@@ -186,7 +195,8 @@ int verb_image_pack(const struct keeper *k, const void *request, int fd, struct 
 	const struct verb_image_pack *q = request;
 	auto_close int image = -EBADF, tree = -EBADF;
 	struct packer_job job = {
-		.out_fd = fd, .below_fd = -EBADF, .max_bytes = q->max_bytes, .tar = true
+		.out_fd = fd, .below_fd = -EBADF, .since_fd = -EBADF, .max_bytes = q->max_bytes,
+		.tar = true
 	};
 	char name[DIGEST_HEX + 8];
 	off_t at = lseek(fd, 0, SEEK_CUR);

@@ -109,7 +109,7 @@ static const char *rows(uint64_t max, bool *ret_more, uint64_t *ret_skipped)
 	const char *sorted[64];
 	size_t n = 0, at = 0;
 
-	assert_int_equal(change_rows_write(&s, to_buf, &b, max, &err), 0);
+	assert_int_equal(change_rows_write(&s, -EBADF, to_buf, &b, max, &err), 0);
 	assert_true(b.len <= max);
 	while (row.kind != CHANGE_END) {
 		ssize_t len = change_row_parse(b.data + at, b.len - at, &row);
@@ -204,7 +204,7 @@ static void a_moved_directory_is_refused(void **)
 
 	assert_int_equal(mkdirat(upper, "m", 0755), 0);
 	mark("m", "user.moved");
-	assert_true(change_rows_write(&s, to_buf, &b, MIB(1), &err) < 0);
+	assert_true(change_rows_write(&s, -EBADF, to_buf, &b, MIB(1), &err) < 0);
 	assert_int_equal(err.code, CAY_E_UNSUPPORTED);
 }
 

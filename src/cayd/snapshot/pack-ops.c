@@ -6,7 +6,38 @@
 #include "cayd/snapshot/pack.h"
 #include "cayd/snapshot/snapshot.h"
 
-static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct pack_job *job,
+/* Whether an image is over this layer, or is it. */
+static bool image_is_over(const struct cayd *c, const uint8_t digest[static 32],
+			  const uint8_t layer[static 32])
+{
+	const struct image *at = image_by_digest(c->images, digest);
+
+	while (at && memcmp(at->digest, layer, 32) != 0 && at->layer)
+		at = image_by_digest(c->images, at->parent);
+	return at && memcmp(at->digest, layer, 32) == 0;
+}
+
+/* The snapshot that a sandbox is compared with; NULL. */
+static const struct snapshot *since_find(const struct cayd *c, const struct actor *by,
+					 const struct sandbox *sb, const struct id *id,
+					 struct cay_err *err)
+{
+	const struct snapshot *s = snapshot_find(c, by, id);
+
+	if (!s || s->fork || s->info.state != SNAPSHOT_READY ||
+	    !image_by_digest(c->images, s->digest)) {
+		(void)cay_fail_field(err, CAY_E_NOT_FOUND, "since", "there is no such snapshot");
+		return NULL;
+	}
+	if (id_eq(&s->info.sandbox, &sb->info.id) || image_is_over(c, sb->image, s->digest))
+		return s;
+	(void)cay_fail_field(err, CAY_E_INVALID, "since",
+			     "the snapshot is neither of this sandbox nor below it");
+	cay_err_hint(err, "compare with a snapshot of it, or with one that it was created from");
+	return NULL;
+}
+
+static int sandbox_check_pack(struct cayd *c, const struct actor *by, const struct pack_job *job,
 			      struct cay_err *err)
 {
 	const struct sandbox *sb = sandbox_find(c->sandboxes, &job->of);
@@ -24,6 +55,8 @@ static int sandbox_check_pack(struct cayd *c, const struct actor *, const struct
 		cay_err_hint(err, "create one with storage 'disk'");
 		return -ENOTSUP;
 	}
+	if (job->since.noun != ID_NONE && !since_find(c, by, sb, &job->since, err))
+		return -ENOENT;
 	return 0;
 }
 
@@ -33,6 +66,7 @@ static void sandbox_pack(struct cayd *c, struct request *rq, enum verb_pack_form
 	const struct sandbox *sb = sandbox_find_of_request(c, rq);
 	struct cay_err err = {};
 	struct pack_job job = { .check = sandbox_check_pack, .verb = VERB_PACK, .query = query };
+	const struct snapshot *since = NULL;
 
 	if (!sb)
 		return;
@@ -41,7 +75,13 @@ static void sandbox_pack(struct cayd *c, struct request *rq, enum verb_pack_form
 	job.request.sandbox.sandbox = sb->info.id;
 	job.request.sandbox.generation = sb->life.generation;
 	job.request.sandbox.form = form;
-	if (sandbox_check_pack(c, &rq->actor, &job, &err) < 0)
+	if (query && query->since.noun != ID_NONE) {
+		job.since = query->since;
+		since = since_find(c, &rq->actor, sb, &query->since, &err);
+	}
+	if (since)
+		memcpy(job.request.sandbox.since, since->digest, sizeof(since->digest));
+	if (err.code || sandbox_check_pack(c, &rq->actor, &job, &err) < 0)
 		request_fail(rq, &err);
 	else
 		pack_start(c, rq, &job);

@@ -45,6 +45,7 @@ struct pack_job {
 	} request;
 	/* Of VERB_PACK_ROWS: the page that is the reply. */
 	const struct change_query *query;
+	struct id since; /* the snapshot that is compared with, or no noun */
 	/* Of a whole image: its layers from the lowest, of which request.layer is one after the
 	 * other; 0: the layer itself is the reply. */
 	unsigned n_layers;

@@ -98,12 +98,14 @@ static int layer_save(struct cli *c, const struct api_call *call, const char *fi
 }
 
 struct diff_args {
-	const char *tar;
+	const char *tar, *since;
 };
 
 static const struct opt diff_rows[] = {
 	{ "tar", 0, OPT_TEXT, offsetof(struct diff_args, tar), .arg = "FILE",
 	  .help = "Write the changes as a layer of an OCI image to this file; - is the output" },
+	{ "since", 0, OPT_TEXT, offsetof(struct diff_args, since), .arg = "SNAPSHOT",
+	  .help = "Compare with the files of this snapshot instead of the image's" },
 };
 
 static int change_path_format(const void *row, struct buf *out)
@@ -133,12 +135,13 @@ static int change_add_row(struct print_table *table, const struct change_info *r
 }
 
 /* The sandbox is read once for each page, so pages are as large as they can be. */
-static int changes_print(struct cli *c, const struct id *sandbox, struct cay_err *err)
+static int changes_print(struct cli *c, const struct id *sandbox, const struct id *since,
+			 struct cay_err *err)
 {
 	static const char *const headings[] = { "CHANGE", "TYPE", "SIZE", "PATH" };
 	auto_buf json = BUF_INIT(OUTPUT_MAX), out = BUF_INIT(OUTPUT_MAX);
 	auto_table table = print_table_create_headed(headings, ARRAY_SIZE(headings));
-	struct change_query query = { .limit = PAGE_ROWS };
+	struct change_query query = { .limit = PAGE_ROWS, .since = *since };
 	struct api_call call = { .op = OP_SANDBOX_CHANGES, .ids = { *sandbox }, .query = &query };
 	struct change_list page = {};
 	struct jw w = json_list_begin(&json, "changes");
@@ -175,20 +178,26 @@ static int cmd_diff_run(struct cli *c, const struct opt_words *w, struct cay_err
 	const struct diff_args *a = c->args;
 	struct api_call call = { .op = OP_SANDBOX_LAYER, .accept = "application/x-tar" };
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	struct id since = {};
 
-	if (r >= 0 && a->tar && c->global.json)
-		return cay_fail(err, CAY_E_INVALID, "diff: --tar and --json cannot be combined");
+	if (r >= 0 && a->tar && (c->global.json || a->since))
+		return cay_fail(err, CAY_E_INVALID, "diff: --tar and %s cannot be combined",
+				a->since ? "--since" : "--json");
+	if (r >= 0 && a->since)
+		r = api_find_snapshot(&c->api, a->since, &since, err);
 	if (r < 0)
 		return r;
-	return a->tar ? layer_save(c, &call, a->tar, err) : changes_print(c, &call.ids[0], err);
+	return a->tar ? layer_save(c, &call, a->tar, err)
+		      : changes_print(c, &call.ids[0], &since, err);
 }
 
 const struct cmd cmd_diff = {
-	CMD_USAGE("diff", "[--tar FILE] [--json] SANDBOX"),
+	CMD_USAGE("diff", "[--since SNAPSHOT] [--tar FILE] [--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(diff_args, OPTS(diff_rows, 0)),
 	.help = "List what a sandbox changed in the files of its image",
-	.more = "A path that was written is modified, also if it has the same content again. "
+	.more = "A path that was written is modified, also if it has the same content again; "
+		"with --since, only if it differs from the snapshot's. "
 		"Sandboxes that run are not frozen meanwhile.",
 	.run = cmd_diff_run,
 };

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "archive/tree-diff.h"
+
 struct change_head {
 	uint8_t kind, more;
 	uint16_t len;
@@ -112,7 +114,7 @@ static int on_change_entry(void *arg, const struct layer_entry *e, struct cay_er
 	return change_row_write(w, CHANGE_MODIFIED, e->st, e->name, err);
 }
 
-int change_rows_write(const struct layer_source *source, tar_write_fn *write, void *arg,
+int change_rows_write(const struct layer_source *source, int since, tar_write_fn *write, void *arg,
 		      uint64_t max, struct cay_err *err)
 {
 	struct change_writer w = { .write = write, .arg = arg };
@@ -124,7 +126,8 @@ int change_rows_write(const struct layer_source *source, tar_write_fn *write, vo
 		return cay_fail(err, CAY_E_TOO_LARGE, "there is no room for rows");
 	w.left = max - sizeof(end);
 	names.opens = false;
-	r = layer_walk(&names, on_change_entry, &w, &end.size, err);
+	r = since < 0 ? layer_walk(&names, on_change_entry, &w, &end.size, err)
+		      : tree_diff(&names, since, on_change_entry, &w, &end.size, err);
 	if (r < 0 && !w.full)
 		return r;
 	end.more = w.full;

@@ -39,7 +39,9 @@ struct change_row {
  * -EINVAL: it is no row. */
 [[nodiscard]] ssize_t change_row_parse(const void *p, size_t n, struct change_row *ret);
 
-/* Write rows for source, which knows the files below, until at most max bytes are written. */
-[[nodiscard]] int change_rows_write(const struct layer_source *source, tar_write_fn *write,
-				    void *arg, uint64_t max, struct cay_err *err);
+/* Write rows for source, which knows the files below, until at most max bytes are written.
+ * since: compared with the files of this snapshot (tree-diff.h), or < 0. */
+[[nodiscard]] int change_rows_write(const struct layer_source *source, int since,
+				    tar_write_fn *write, void *arg, uint64_t max,
+				    struct cay_err *err);
 #endif

@@ -116,6 +116,7 @@ struct snapshot_list {
 
 /* What a sandbox changed in its image */
 struct change_query {
+	struct id since;
 	uint64_t limit;
 	const char *cursor;
 };

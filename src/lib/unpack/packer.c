@@ -30,8 +30,9 @@ static int on_packer_dir_flags(void *arg, int fd, struct cay_err *err)
 static int packer_run(struct packer_job *job, int parent, struct cay_err *err)
 {
 	struct confine c = { .tree_fd = job->tree_fd,
-			     .keep = { &job->out_fd, &job->sock, &job->below_fd },
-			     .n_keep = job->below_fd < 0 ? 2 : 3,
+			     .keep = { &job->out_fd, &job->sock, &job->below_fd,
+				       &job->since_fd },
+			     .n_keep = job->below_fd < 0 ? 2 : job->since_fd < 0 ? 3 : 4,
 			     .file_max = job->at + job->max_bytes,
 			     .packs = true };
 	struct layer_source source = { .dir_flags = on_packer_dir_flags, .arg = job };
@@ -56,7 +57,8 @@ static int packer_run(struct packer_job *job, int parent, struct cay_err *err)
 	out->hole = 0;
 	r = job->tar
 		    ? layer_write_tar(&source, on_out_file_write, out, job->max_bytes, &counts, err)
-		    : change_rows_write(&source, on_out_file_write, out, job->max_bytes, err);
+		    : change_rows_write(&source, job->since_fd, on_out_file_write, out,
+					job->max_bytes, err);
 	return r < 0 ? r : out_file_finish(out, err);
 }
 

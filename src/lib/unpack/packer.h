@@ -16,6 +16,7 @@ struct packer_job {
 	int out_fd;
 	int tree_fd;  /* detached mount of the upper directory */
 	int below_fd; /* the files below it; < 0: no rows are wanted */
+	int since_fd; /* of rows: compare with these files; or < 0 */
 	int sock;
 	uint64_t at; /* where out_fd stands: a file may have something before */
 	uint64_t max_bytes;

@@ -34,7 +34,7 @@
 
 #define PACK_CAPS (1u << CAP_DAC_READ_SEARCH)
 #define UNPACK_FDS 64
-#define PACK_FDS 600 /* two a level */
+#define PACK_FDS 900 /* three a level */
 
 static const struct {
 	__rlimit_resource_t what;

@@ -114,6 +114,7 @@ static const struct verb_field pack_fields[] = {
 	F(pack, generation, VK_U64, 1, UINT64_MAX),
 	F(pack, max_bytes, VK_U64, PAGE, DISK_MAX),
 	F(pack, form, VK_U64, 0, VERB_PACK_NUM - 1),
+	F(pack, since, VK_BYTES, 0, 0),
 	{},
 };
 

@@ -15,7 +15,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 18
+#define VERB_ABI 19
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -164,8 +164,9 @@ struct verb_pack {
 	uint64_t generation;
 	uint64_t max_bytes;
 	uint64_t form; /* enum verb_pack_form */
+	uint8_t since[32]; /* of rows: compare with this layer; zeros: with what is below it */
 };
-static_assert(sizeof(struct verb_pack) == 56);
+static_assert(sizeof(struct verb_pack) == 88);
 
 struct verb_image_pack { /* as a tar */
 	struct verb_head head;

@@ -85,12 +85,12 @@ def applied(below, data):
     return now
 
 
-def changes(c, box, limit=10000, cursor=None):
-    return c.call("GET", f"/v1/sandboxes/{box}/changes?limit={limit}" + (f"&cursor={cursor}" if cursor else ""), timeout_s=120)
+def changes(c, box, limit=10000, cursor=None, since=None):
+    return c.call("GET", f"/v1/sandboxes/{box}/changes?limit={limit}" + (f"&cursor={cursor}" if cursor else "") + (f"&since={since}" if since else ""), timeout_s=120)
 
 
-def rows(c, box):
-    said = changes(c, box)
+def rows(c, box, since=None):
+    said = changes(c, box, since=since)
     assert not said["truncated"] and not said["skipped"] and "next_cursor" not in said
     return {row["path"].encode() if "path" in row else base64.b64decode(row["path_b64"]): row for row in said["changes"]}
 
@@ -237,10 +237,13 @@ int main(void)
 def test_a_hostile_tree(daemon, tmp_path):
     daemon.image_import("hostile", tiny([cay.file("bin/hostile", program(tmp_path, "hostile", HOSTILE), 0o755), cay.file("etc/keep", b"kept")]))
     box = daemon.create("hostile")
+    sn = snapshot(daemon, box)["id"]
     done = daemon.exec(box, ["sh", "-c", "mkdir h; cd h; hostile; cd /workspace; : >.wh.passwd; : >.wh..wh..opq; mkdir .wh.etc; echo x >.wh.etc/x"], user="root")
     assert done.text.strip() in ("-1-1-1-10", "-1-1-1-1-1"), done
     said = changes(daemon, box)
     assert said["skipped"] == 1 and {"/workspace/.wh.passwd", "/workspace/h/socket"} <= {row["path"] for row in said["changes"]}
+    late = changes(daemon, box, since=sn)  # the snapshot has none of it
+    assert late["skipped"] == 1 and {"/workspace/.wh.passwd", "/workspace/h/socket"} <= {row["path"] for row in late["changes"]}
     began = time.monotonic()
     data = layer_of(daemon, box)
     assert time.monotonic() - began < 20
@@ -259,6 +262,7 @@ def test_a_hostile_tree(daemon, tmp_path):
     daemon.exec(box, ["rm", "sparse"])
     layer_of(daemon, box)
     nothing_open(daemon)
+    drop(daemon, sn)
     daemon.delete(box)
 
 
@@ -664,3 +668,84 @@ def test_a_whole_image_that_fails_half_way(own):
     own.delete(box)
     drop(own, sn)
     gone(own)
+
+
+BEFORE = MORE + r"""
+echo kept >d/same; mkdir s1 s2; echo forged >d/forged
+echo a1 >s1/f; echo a2 >s2/f; busybox touch -d @1000 d/same d/forged s1/f s2/f; ln -s one d/turned; mkdir -p d/hidden/below; echo x >d/hidden/below/x; echo x >d/hidden/x
+"""
+BETWEEN = r"""cd /workspace; rm -r d/hidden; mkdir -p d/hidden/fresh; echo 1 >d/hidden/fresh/f; rm /bin/uname; echo early >early; mkdir late; echo 1 >late/1; chmod 700 d/e"""
+SINCE = r"""cd /workspace; set -e
+cp -p d/same d/copy; mv d/copy d/same; echo FORGED >d/forged; busybox touch -d @1000 d/forged
+mv s1 s3; mv s2 s1; mv s3 s2; rm d/link; echo 2 >d/e/numbers; rm -r /gone; mkdir /gone; echo x >/gone/newer; rm -r /tmp/t; echo z >/tmp/t
+rm -r d/x; mkdir d/x; echo q >d/x/q; mkdir -p n/e/w; echo w >n/e/w/f; rm d/turned; ln -s two d/turned; rm d/empty; mkdir d/empty; : >d/empty/not; mkdir -p d/hidden; echo y >d/hidden/y; mkdir -p d/hidden/below; : >d/hidden/below/z
+"""
+
+
+@pytest.mark.parametrize("how,state", [("its own", "running"), ("its own", "stopped"), ("directly below", "running"), ("several layers below", "running"), ("rolled back", "stopped")])
+def test_since_a_snapshot(own, how, state):
+    """What `find` says inside before and after; nothing else, and no forged time hides what is."""
+    own_image(own)
+    box = own.create("files")
+    made, boxes = [], [box]
+    assert own.exec(box, ["sh", "-c", BEFORE], user="root").exit_code == 0
+    made.append(snapshot(own, box)["id"])
+    before, of = tree(own, box), box
+    if how in ("directly below", "several layers below"):
+        boxes.append(of := own.create(None, snapshot=made[0]))
+    for i in range(2 if how == "several layers below" else 0):
+        assert own.exec(of, ["sh", "-c", BETWEEN if i == 0 else "cd /workspace; rm late/1; echo 2 >late/2; rm early"], user="root").exit_code == 0
+        made.append(snapshot(own, of)["id"])
+        boxes.append(of := own.create(None, snapshot=made[-1]))
+    if how == "rolled back":
+        own.exec(box, ["rm", "-r", "/workspace/d"])
+        own.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": made[0]}, timeout_s=60)
+    assert (how == "several layers below") or not rows(own, of, made[0]), rows(own, of, made[0])
+    done = own.exec(of, ["sh", "-c", SINCE], user="root")
+    assert done.exit_code == 0, done
+    after = tree(own, of)
+    if state == "stopped":
+        act(own, of, "stop")
+    said = rows(own, of, made[0])
+    kinds = assert_rows(said, before, after)
+    assert {b"/workspace/d/forged", b"/workspace/s1/f", b"/workspace/s2/f", b"/workspace/d/turned", b"/workspace/d/e/numbers"} <= kinds["modified"] and b"/workspace/d/same" not in said
+    assert {b"/gone/newer", b"/workspace/d/empty/not", b"/workspace/n/e/w/f"} <= kinds["added"] and b"/workspace/d/x/y" in kinds["deleted"]
+    differs = {p for p in before.keys() & after.keys() if before[p] != after[p]}
+    assert kinds["modified"] - differs - {b"/workspace/s1/f", b"/workspace/s2/f"} == set(), kinds["modified"] - differs
+    found, cursor = [], None
+    while not found or cursor:
+        page = changes(own, of, 5, cursor, made[0])
+        found += page["changes"]
+        cursor = page.get("next_cursor")
+    assert len(found) == len(said)
+    nothing_open(own)
+    for name in boxes:
+        own.delete(name)
+    for sn in made:
+        drop(own, sn)
+
+
+def test_since_what_is_refused(own):
+    """A snapshot of another sandbox that is not below it; of another tenant, or gone: as one that never was."""
+    one, two = own.create("tiny"), own.create("tiny")
+    sn = snapshot(own, one)["id"]
+    refused("invalid_argument", lambda: changes(own, two, since=sn))
+    of = own.create(None, snapshot=sn)
+    assert "changes" in changes(own, of, since=sn)
+    later = snapshot(own, of)["id"]
+    refused("invalid_argument", lambda: changes(own, one, since=later))
+    refused("invalid_argument", lambda: changes(own, one, since="sn1"))
+    _, other = new_tenant(own)
+    mine = other.create("tiny")
+    for absent in (sn, "sn" + "0" * 23 + "1"):
+        with pytest.raises(ApiError) as e:
+            changes(other, mine, since=absent)
+        assert (e.value.status, e.value.code) == (404, "not_found")
+    done = subprocess.run([str(own.programs["cay"]), "diff", "--since", sn, one], env={**os.environ, "CAY_SOCKET": own.socket}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.split() == ["CHANGE", "TYPE", "SIZE", "PATH"], done
+    drop(own, sn)
+    refused("not_found", lambda: changes(own, one, since=sn))
+    drop(own, later)
+    for c, names in ((own, (one, two, of)), (other, (mine,))):
+        for name in names:
+            c.delete(name)

@@ -150,6 +150,7 @@ def walk(me, w):
     me.call("DELETE", "/v1/sandboxes?label=a%3Dforked")
     assert me.call("POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn})["snapshot"] == sn
     assert me.open("GET", f"/v1/snapshots/{sn}/layer").read() and me.open("GET", f"/v1/snapshots/{sn}/image").read() and me.open("GET", f"/v1/sandboxes/{box}/layer").read()
+    assert "changes" in me.call("GET", f"/v1/sandboxes/{box}/changes?since={sn}")
     cursor = me.call("GET", f"/v1/sandboxes/{box}/changes?limit=1").get("next_cursor")
     me.call("GET", f"/v1/sandboxes/{box}/changes" + (f"?cursor={cursor}" if cursor else ""))
     me.call("DELETE", f"/v1/snapshots/{sn}")
