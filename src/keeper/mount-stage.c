@@ -26,22 +26,6 @@ static const char *const stage_dirs[] = {
 	"etc",
 	"state",
 	"l",
-	"l/0",
-	"l/1",
-	"l/2",
-	"l/3",
-	"l/4",
-	"l/5",
-	"l/6",
-	"l/7",
-	"l/8",
-	"l/9",
-	"l/a",
-	"l/b",
-	"l/c",
-	"l/d",
-	"l/e",
-	"l/f",
 	"u",
 	"r",
 	"see",
@@ -182,6 +166,12 @@ static int mount_stage_fill(int root, const char *init_path, struct cay_err *err
 	for (size_t i = 0; i < ARRAY_SIZE(stage_dirs); i++)
 		if (mkdirat(root, stage_dirs[i], 0755) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", stage_dirs[i]);
+	for (unsigned i = 0; i < STAGE_LOWERS; i++) {
+		const char at[] = { 'l', '/', "0123456789abcdef"[i], 0 };
+
+		if (mkdirat(root, at, 0755) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", at);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(stage_host_paths); i++) {
 		r = mount_stage_add_host_path(root, stage_host_paths[i], err);
 		if (r < 0)

@@ -242,7 +242,6 @@ int oci_image_finish(const struct oci_image *o, const struct image_config *confi
 		     uint64_t created_wall_ns, struct buf *ret, struct cay_err *err)
 {
 	static const char zeros[2 * TAR_BLOCK];
-	static const struct slice layout = SLICE("{\"imageLayoutVersion\":\"1.0.0\"}");
 	auto_buf text = BUF_INIT(OCI_IMAGE_TEXTS_MAX);
 	struct oci_image_layer about_config, about_manifest;
 	struct jw w = jw_to(&text);
@@ -264,8 +263,16 @@ int oci_image_finish(const struct oci_image *o, const struct image_config *confi
 	oci_image_write_index(&w, &about_manifest);
 	if (jw_finish(&w) < 0)
 		return cay_no_memory(err);
-	if (oci_image_add_file(ret, "index.json", (struct slice){ text.data, text.len }, err) < 0 ||
-	    oci_image_add_file(ret, "oci-layout", layout, err) < 0)
+	if (oci_image_add_file(ret, "index.json", (struct slice){ text.data, text.len }, err) < 0)
+		return -EIO;
+	buf_clear(&text);
+	w = jw_to(&text);
+	jw_object_begin(&w, NULL);
+	jw_str(&w, "imageLayoutVersion", "1.0.0");
+	jw_end(&w);
+	if (jw_finish(&w) < 0)
+		return cay_no_memory(err);
+	if (oci_image_add_file(ret, "oci-layout", (struct slice){ text.data, text.len }, err) < 0)
 		return -EIO;
 	return buf_append(ret, zeros, sizeof(zeros)) < 0 ? cay_no_memory(err) : 0;
 }
