@@ -194,10 +194,11 @@ int verb_image_pack(const struct keeper *k, const void *request, int fd, struct 
 {
 	const struct verb_image_pack *q = request;
 	auto_close int image = -EBADF, tree = -EBADF;
-	struct packer_job job = {
-		.out_fd = fd, .below_fd = -EBADF, .since_fd = -EBADF, .max_bytes = q->max_bytes,
-		.tar = true
-	};
+	struct packer_job job = { .out_fd = fd,
+				  .below_fd = -EBADF,
+				  .since_fd = -EBADF,
+				  .max_bytes = q->max_bytes,
+				  .tar = true };
 	char name[DIGEST_HEX + 8];
 	off_t at = lseek(fd, 0, SEEK_CUR);
 	bool unpacked;

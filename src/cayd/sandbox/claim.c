@@ -229,14 +229,19 @@ static void claim_attach(struct sandbox *sb)
 		claim_send(sb);
 }
 
-/* An older PID 1 knows no such request; one that does not answer fails its claim as well. */
+/* An older PID 1 knows no such request. */
 static void on_claim_identity_renewed(void *arg, unsigned status, struct slice,
-				      const struct cay_err *)
+				      const struct cay_err *err)
 {
 	struct sandbox *sb = arg;
 
-	if (status && status != 204)
-		log_warn(&sb->cayd->log, "a sandbox keeps the machine-id of the one it has files of");
+	if (!status) {
+		sandbox_claim_finish(sb, err);
+		return;
+	}
+	if (status != 204)
+		log_warn(&sb->cayd->log,
+			 "a sandbox keeps the machine-id of the one it has files of");
 	claim_attach(sb);
 }
 

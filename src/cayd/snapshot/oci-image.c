@@ -111,8 +111,7 @@ int oci_image_end_layer(struct oci_image *o, int fd, struct cay_err *err)
 		return -EIO;
 	end = (at + l->size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 	if (header.len != HEADER || ftruncate(fd, (off_t)end) < 0 ||
-	    lseek(fd, (off_t)o->at, SEEK_SET) < 0 ||
-	    fd_write_all(fd, header.data, header.len) < 0)
+	    lseek(fd, (off_t)o->at, SEEK_SET) < 0 || fd_write_all(fd, header.data, header.len) < 0)
 		return cay_fail_sys(err, cay_code_from_disk_errno(errno), errno,
 				    "write the header of a layer");
 	o->at = end;

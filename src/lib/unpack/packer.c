@@ -30,9 +30,10 @@ static int on_packer_dir_flags(void *arg, int fd, struct cay_err *err)
 static int packer_run(struct packer_job *job, int parent, struct cay_err *err)
 {
 	struct confine c = { .tree_fd = job->tree_fd,
-			     .keep = { &job->out_fd, &job->sock, &job->below_fd,
-				       &job->since_fd },
-			     .n_keep = job->below_fd < 0 ? 2 : job->since_fd < 0 ? 3 : 4,
+			     .keep = { &job->out_fd, &job->sock, &job->below_fd, &job->since_fd },
+			     .n_keep = job->below_fd < 0   ? 2
+				       : job->since_fd < 0 ? 3
+							   : 4,
 			     .file_max = job->at + job->max_bytes,
 			     .packs = true };
 	struct layer_source source = { .dir_flags = on_packer_dir_flags, .arg = job };

@@ -163,7 +163,7 @@ struct verb_pack {
 	struct id sandbox;
 	uint64_t generation;
 	uint64_t max_bytes;
-	uint64_t form; /* enum verb_pack_form */
+	uint64_t form;     /* enum verb_pack_form */
 	uint8_t since[32]; /* of rows: compare with this layer; zeros: with what is below it */
 };
 static_assert(sizeof(struct verb_pack) == 88);
