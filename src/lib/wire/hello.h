@@ -29,8 +29,7 @@
 	"/v1/claim" /* POST: a Claim, once, before the first exec; 204, or wire/start.h */
 #define INIT_PATH_KERNELS "/v1/kernels"   /* POST: a Claim to come, to prepare kernels for; 204 */
 #define INIT_PATH_RESOLVER "/v1/resolver" /* POST: names are resolved from now on; 204 */
-#define INIT_PATH_IDENTITY "/v1/identity" /* POST: it has files of another; before the claim; 204 \
-					   */
+#define INIT_PATH_IDENTITY "/v1/identity" /* POST, before the claim: its files are a copy; 204 */
 #define INIT_PATH_TRUST "/v1/trust"       /* POST: a certificate in PEM to trust; 204 */
 #define INIT_PATH_START "/v1/start"       /* GET: when the start is over, the claim's answer */
 
