@@ -16,9 +16,12 @@
 /* "Cayj", in the file header. */
 #define DB_APPLICATION_ID 0x4361796a
 
-/* Numbers that only grow: of the last event, and of changes of entries that are `settled`. */
+/* Where a journal is.  All but its own number only grow. */
 struct db_past {
-	uint64_t events, entries;
+	uint64_t events;  /* number of the last event */
+	uint64_t changes; /* transactions */
+	uint64_t filed;   /* those of them that are in the file without its -wal, at least */
+	uint64_t journal; /* random, given when the journal is created; 0: not known */
 };
 
 /* A step from one version to the next; ended by NULL.  Only ever appended to. */
@@ -53,7 +56,12 @@ enum db_stmt {
 				 struct cay_err *err);
 /* False, and zeros: there is none, or it cannot be read. */
 bool db_mark_read(int dirfd, struct db_past *ret);
+/* It lacks what it once had. */
 bool db_past_is_behind(const struct db_past *past, const struct db_past *mark);
+/* It is another journal than the one beside the mark was. */
+bool db_past_is_foreign(const struct db_past *past, const struct db_past *mark);
+/* Its file is older than what its -wal continues. */
+bool db_past_is_mixed(const struct db_past *past, const struct db_past *mark);
 /* A mark that is at most `past`.  Its fd is negative if there is none; only an existing mark that
  * cannot be replaced is a failure. */
 [[nodiscard]] int db_mark_open(int dirfd, const struct db_past *past, int *ret,

@@ -82,16 +82,23 @@ static bool db_batch_is_settled(const struct db_write_list *batch)
 	return false;
 }
 
+static bool db_batch_writes(const struct db_write_list *batch)
+{
+	for (const struct db_write *exec = batch->first; exec; exec = exec->next)
+		if (exec->kind != STMT_BARRIER)
+			return true;
+	return false;
+}
+
 /* The batch is durable: the mark may follow. */
 static void db_mark_follow(struct db *db, const struct db_write_list *batch)
 {
 	for (const struct db_write *exec = batch->first; exec; exec = exec->next)
 		if (exec->kind == STMT_EVENT && exec->event.seq > db->past.events)
 			db->past.events = exec->event.seq;
-	if (db_batch_is_settled(batch)) {
-		db->past.entries++;
+	db->past.changes += db_batch_writes(batch);
+	if (db_batch_is_settled(batch))
 		db->unsettled = true;
-	}
 	db_mark_write(db->mark, &db->past, false);
 }
 
@@ -132,7 +139,7 @@ static int db_write_transaction(struct db *db, const struct db_write_list *batch
 		rc = SQLITE_IOERR;
 	for (const struct db_write *exec = batch->first; exec && rc == SQLITE_OK; exec = exec->next)
 		rc = db_write_execute(db, exec);
-	if (rc == SQLITE_OK && db_batch_is_settled(batch))
+	if (rc == SQLITE_OK && db_batch_writes(batch))
 		rc = db_stmt_run(db, STMT_PAST);
 	if (rc == SQLITE_OK && failpoint_hit(FAULT_JOURNAL_WRITTEN) < 0)
 		rc = SQLITE_IOERR;
@@ -150,6 +157,7 @@ static bool db_wal_checkpoint(struct db *db)
 		return false;
 	db->wal_pages = 0;
 	db->unsettled = false;
+	db->past.filed = db->past.changes; /* SQLite has synced the file */
 	db_mark_write(db->mark, &db->past, true);
 	uv_mutex_lock(&db->lock);
 	db->stats.checkpoints++;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mark - how far the journal had come, in a file beside it
  *
- * SQLite takes a -wal that was damaged, emptied or removed for one that ends there: the journal is
- * then an older one, or an empty one, and looks healthy.  The mark has two numbers that only grow
- * in the journal.  It is written in place after each commit and without a sync of its own, so it
+ * SQLite takes a -wal that was damaged, emptied or removed for one that ends there, and a -wal of
+ * another time or node for the one of this file: the journal is then an older one, an empty one or
+ * a mixture, and looks healthy.  The mark has the number of the journal, and three numbers that
+ * only grow in it.  It is written in place after each commit and without a sync of its own, so it
  * may be older than the journal and is never newer.  A mark that cannot be read says nothing. */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,13 +15,14 @@
 #include "base/path.h"
 #include "db/db-internal.h"
 
-#define MARK_FORMAT "cay-journal 1 %020" PRIu64 " %020" PRIu64
-#define MARK_TEXT_LEN (14 + 20 + 1 + 20)
+#define MARK_FORMAT "cay-journal 2 %020" PRIu64 " %020" PRIu64 " %020" PRIu64 " %020" PRIu64
+#define MARK_TEXT_LEN (14 + 4 * 20 + 3)
 #define MARK_LEN (MARK_TEXT_LEN + 1 + 16 + 1)
 
 static int db_mark_format(const struct db_past *past, char ret[static MARK_LEN + 1])
 {
-	int n = snprintf(ret, MARK_TEXT_LEN + 1, MARK_FORMAT, past->events, past->entries);
+	int n = snprintf(ret, MARK_TEXT_LEN + 1, MARK_FORMAT, past->events, past->changes,
+			 past->filed, past->journal);
 
 	if (n != MARK_TEXT_LEN)
 		return -EINVAL;
@@ -53,7 +55,9 @@ bool db_mark_read(int dirfd, struct db_past *ret)
 	(void)slice_cut(&rest, ' ');
 	(void)slice_cut(&rest, ' ');
 	if (!db_mark_parse_number(&rest, &past.events) ||
-	    !db_mark_parse_number(&rest, &past.entries) || db_mark_format(&past, again) < 0 ||
+	    !db_mark_parse_number(&rest, &past.changes) ||
+	    !db_mark_parse_number(&rest, &past.filed) ||
+	    !db_mark_parse_number(&rest, &past.journal) || db_mark_format(&past, again) < 0 ||
 	    memcmp(again, text.data, MARK_LEN) != 0)
 		return false;
 	*ret = past;
@@ -62,7 +66,17 @@ bool db_mark_read(int dirfd, struct db_past *ret)
 
 bool db_past_is_behind(const struct db_past *past, const struct db_past *mark)
 {
-	return past->events < mark->events || past->entries < mark->entries;
+	return past->events < mark->events || past->changes < mark->changes;
+}
+
+bool db_past_is_foreign(const struct db_past *past, const struct db_past *mark)
+{
+	return mark->journal && past->journal != mark->journal;
+}
+
+bool db_past_is_mixed(const struct db_past *past, const struct db_past *mark)
+{
+	return past->filed < mark->filed;
 }
 
 int db_mark_open(int dirfd, const struct db_past *past, int *ret, struct cay_err *err)
@@ -72,7 +86,8 @@ int db_mark_open(int dirfd, const struct db_past *past, int *ret, struct cay_err
 	bool there = db_mark_read(dirfd, &mark);
 	int r = 0;
 
-	if (!there || db_past_is_behind(past, &mark)) {
+	if (!there || db_past_is_behind(past, &mark) || db_past_is_foreign(past, &mark) ||
+	    db_past_is_mixed(past, &mark)) {
 		r = db_mark_format(past, text);
 		if (r >= 0)
 			r = path_write_atomic(dirfd, DB_MARK, text, MARK_LEN, 0600);

@@ -7,6 +7,7 @@
 
 #include "base/path.h"
 #include "db/db-internal.h"
+#include "text/percent.h"
 
 /* Words, not enum numbers, NULL for LIFE_NEVER: numbers may change, and a person can read it. */
 const char *const db_schema[] = {
@@ -28,12 +29,15 @@ const char *const db_schema[] = {
 	"CREATE TABLE kept_key (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT;"
 	"CREATE TABLE past (entries INTEGER NOT NULL) STRICT; INSERT INTO past VALUES (0)",
 	"CREATE TABLE snapshot (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
+	"ALTER TABLE past ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE past SET journal = random() & 9223372036854775807",
 	NULL,
 };
 
 #define SYNCHRONOUS_FULL 2 /* as SQLite numbers it */
 #define VERSION_EVENTS 2   /* has the table of events */
 #define VERSION_PAST 6     /* has the table `past` */
+#define VERSION_JOURNAL 8  /* has a number in it */
 #define VERSION_NOW ((int)ARRAY_SIZE(db_schema) - 1)
 
 enum cay_code db_error_code(int rc, int sys)
@@ -128,7 +132,7 @@ static int db_schema_identify(sqlite3 *sql, uint64_t *ret_version, struct cay_er
 				DB_NAME " is of version %ju, this program knows %d; "
 					"start the newer program, or put back the copy made before",
 				(uintmax_t)*ret_version, VERSION_NOW);
-	r = db_schema_query_text(sql, "PRAGMA quick_check(1)", &b, err);
+	r = db_schema_query_text(sql, "PRAGMA integrity_check(1)", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "ok"))
 		r = cay_fail(err, CAY_E_INTERNAL,
 			     DB_NAME " is damaged (%s); put back a copy of db/, or move it away "
@@ -140,27 +144,36 @@ static int db_schema_identify(sqlite3 *sql, uint64_t *ret_version, struct cay_er
 static int db_schema_fail_lost(const struct db_past *past, const struct db_past *mark,
 			       struct cay_err *err)
 {
+	auto_buf why = BUF_INIT(256);
+
+	if (db_past_is_behind(past, mark) || !past->journal)
+		(void)buf_printf(&why,
+				 "it has %ju events and %ju changes, and once had %ju and %ju",
+				 (uintmax_t)past->events, (uintmax_t)past->changes,
+				 (uintmax_t)mark->events, (uintmax_t)mark->changes);
+	else if (db_past_is_foreign(past, mark))
+		(void)buf_puts(&why, DB_NAME " or its -wal is of another node");
+	else
+		(void)buf_puts(&why, DB_NAME " is an older copy than the one its -wal continues");
 	(void)cay_fail(err, CAY_E_UNAVAILABLE,
-		       "the journal lost its past: it has %ju events and %ju changes, and once had "
-		       "%ju and %ju; put back a copy of db/, or accept the loss with 'cay fsck "
-		       "--end-foreign'",
-		       (uintmax_t)past->events, (uintmax_t)past->entries, (uintmax_t)mark->events,
-		       (uintmax_t)mark->entries);
+		       "the journal lost its past: %s; put back a copy of db/, all its files, or "
+		       "accept the loss with 'cay fsck --end-foreign'",
+		       buf_str(&why));
 	return -ESTALE;
 }
 
 /* What the caller and the mark know, to be compared with the file before it is written. */
 struct db_expected {
 	struct db_past mark;
+	uint64_t filed; /* of the file without its -wal */
 	bool had_past, accepted;
 };
 
-static int db_schema_check_past(sqlite3 *sql, uint64_t version, const struct db_expected *expected,
-				struct db_past *ret, struct cay_err *err)
+static int db_schema_read_past(sqlite3 *sql, uint64_t version, struct db_past *ret,
+			       struct cay_err *err)
 {
 	int r = 0;
 
-	*ret = (struct db_past){};
 	if (version >= VERSION_EVENTS)
 		r = db_schema_query_number(
 			sql,
@@ -169,11 +182,26 @@ static int db_schema_check_past(sqlite3 *sql, uint64_t version, const struct db_
 			&ret->events, err);
 	if (r >= 0 && version >= VERSION_PAST)
 		r = db_schema_query_number(sql, "SELECT ifnull(max(entries), 0) FROM past",
-					   &ret->entries, err);
+					   &ret->changes, err);
+	if (r >= 0 && version >= VERSION_JOURNAL)
+		r = db_schema_query_number(sql, "SELECT ifnull(max(journal), 0) FROM past",
+					   &ret->journal, err);
+	return r;
+}
+
+static int db_schema_check_past(sqlite3 *sql, uint64_t version, const struct db_expected *expected,
+				struct cay_err *err)
+{
+	struct db_past past = { .filed = expected->filed };
+	int r = db_schema_read_past(sql, version, &past, err);
+
 	if (r < 0 || expected->accepted)
 		return r;
-	return db_past_is_behind(ret, &expected->mark) || (!version && expected->had_past)
-		       ? db_schema_fail_lost(ret, &expected->mark, err)
+	return db_past_is_behind(&past, &expected->mark) ||
+			       db_past_is_foreign(&past, &expected->mark) ||
+			       db_past_is_mixed(&past, &expected->mark) ||
+			       (!version && expected->had_past)
+		       ? db_schema_fail_lost(&past, &expected->mark, err)
 		       : 0;
 }
 
@@ -211,7 +239,7 @@ static int db_schema_set_up(sqlite3 *sql, const struct db_expected *expected,
 	if (r >= 0)
 		r = db_schema_identify(sql, &version, err);
 	if (r >= 0)
-		r = db_schema_check_past(sql, version, expected, ret_past, err);
+		r = db_schema_check_past(sql, version, expected, err);
 	if (r >= 0)
 		r = db_schema_query_text(sql, "PRAGMA journal_mode = WAL", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "wal"))
@@ -220,7 +248,10 @@ static int db_schema_set_up(sqlite3 *sql, const struct db_expected *expected,
 		r = db_schema_query_number(sql, "PRAGMA synchronous", &synchronous, err);
 	if (r >= 0 && synchronous != SYNCHRONOUS_FULL)
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as configured");
-	return r < 0 ? r : db_schema_migrate(sql, version, err);
+	if (r >= 0)
+		r = db_schema_migrate(sql, version, err);
+	*ret_past = (struct db_past){ .filed = expected->filed };
+	return r < 0 ? r : db_schema_read_past(sql, VERSION_NOW, ret_past, err);
 }
 
 /* A hostile schema must not run code, and a refused file must not get its -wal written into it. */
@@ -285,9 +316,38 @@ static bool db_file_is_lost(int dirfd, const struct db_expected *expected)
 	static const struct db_past none;
 	struct stat st = {};
 
-	return (fstatat(dirfd, DB_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 || !st.st_size) &&
+	return (fstatat(dirfd, DB_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		(S_ISREG(st.st_mode) && !st.st_size)) &&
 	       !expected->accepted &&
 	       (expected->had_past || db_past_is_behind(&none, &expected->mark));
+}
+
+/* How many changes the file has without its -wal, which SQLite takes for the file's whatever it
+ * is.  A crash in a checkpoint can leave a file that cannot be read without its -wal: then it is
+ * what the mark says. */
+static uint64_t db_file_read_filed(const char *path, uint64_t unknown)
+{
+	auto_buf uri = BUF_INIT(KIB(16));
+	char encoded[3 * PATH_MAX];
+	size_t n = percent_encode(path, strlen(path), encoded);
+	sqlite3 *sql = NULL;
+	sqlite3_stmt *s = NULL;
+	uint64_t filed = unknown;
+	int rc;
+
+	if (buf_printf(&uri, "file:%.*s?immutable=1", (int)n, encoded) < 0)
+		return unknown;
+	rc = sqlite3_open_v2(buf_str(&uri), &sql,
+			     SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_prepare_v2(sql, "SELECT entries FROM past", -1, &s, NULL);
+	if (rc == SQLITE_ERROR) /* of a version without that table */
+		filed = 0;
+	if (rc == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_int64(s, 0) >= 0)
+		filed = (uint64_t)sqlite3_column_int64(s, 0);
+	(void)sqlite3_finalize(s);
+	(void)sqlite3_close(sql);
+	return filed;
 }
 
 int db_schema_open(int dirfd, bool had_past, sqlite3 **ret, struct db_past *ret_past,
@@ -305,6 +365,7 @@ int db_schema_open(int dirfd, bool had_past, sqlite3 **ret, struct db_past *ret_
 	r = db_file_find_path(dirfd, &path, err);
 	if (r < 0)
 		return r;
+	expected.filed = db_file_read_filed(buf_str(&path), expected.mark.filed);
 	rc = sqlite3_open_v2(buf_str(&path), &sql,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
 				     SQLITE_OPEN_EXRESCODE,

@@ -354,6 +354,120 @@ def test_a_journal_that_lost_its_past_serves_nobody(own, damage):
     own.delete(own.create("tiny"))
 
 
+PAGE, WAL_HEAD, FRAME_HEAD = 4096, 32, 24  # of SQLite's file format
+
+
+def files_of(db):
+    return {f.name: f.read_bytes() for f in db.iterdir()}
+
+
+def write_files(db, files):
+    """Over those that are there: they stay cayd's."""
+    for name, text in files.items():
+        (db / name).write_bytes(text)
+
+
+def in_the_file(c, word):
+    return word.encode() in (c.state / "db" / "journal.db").read_bytes()
+
+
+def older_journal(own, then):
+    """Who puts back a copy of journal.db must take its -wal away, and does not know it."""
+    write_files(own.state / "db", {"journal.db": then["journal.db"]})
+
+
+def newer_journal(own, then):
+    """The same with the -wal."""
+    write_files(own.state / "db", {"journal.db-wal": then["journal.db-wal"]})
+
+
+def short_wal(own, then):
+    """A page of the last transaction is missing: a change of a label, for which there is no event."""
+    wal = own.state / "db" / "journal.db-wal"
+    text, end = wal.read_bytes(), WAL_HEAD
+    while text[end + 8:end + 16] == text[16:24]:  # frames have the salt of the head; after them may be older ones
+        end += FRAME_HEAD + PAGE
+    os.truncate(wal, end - 1)
+
+
+def another_nodes(own, then):
+    """It is further than this node's, and whole."""
+    with cay.Cay(BUILD) as other:
+        other.image_import("tiny", tiny())
+        for i in range(20):
+            other.call("POST", "/v1/tenants", {"name": f"t{i}"})
+            other.delete(other.create("tiny"))
+        other.kill_daemon("cayd")
+        found = files_of(other.state / "db")
+    write_files(own.state / "db", {name: found[name] for name in ("journal.db", "journal.db-wal")})
+
+
+@pytest.mark.parametrize("damage", [older_journal, newer_journal, short_wal, another_nodes], ids=lambda f: f.__name__)
+def test_a_journal_of_another_time_serves_nobody(own, damage):
+    """Each file is whole and what SQLite makes of both is consistent.  Served, a revoked key would be valid again."""
+    tenant = own.call("POST", "/v1/tenants", {"name": "before"})["id"]
+    key = own.call("POST", "/v1/keys", {"tenant": tenant, "name": "leaked", "scope": "write"})
+    wait_for("it to be in the file", lambda: in_the_file(own, key["key"]["id"]), 10)
+    then = files_of(own.state / "db")
+    own.call("POST", f"/v1/keys/{key['key']['id']}/revoke")
+    wait_for("it to be out of the file", lambda: (own.state / "db" / "journal.db").read_bytes() != then["journal.db"], 10)
+    own.call("POST", "/v1/tenants", {"name": "after"})
+    wait_for("the other to be in the file", lambda: in_the_file(own, "after"), 10)
+    box = own.create("tiny")
+    own.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"step": "last"}})
+    own.kill_daemon("cayd")
+    now = files_of(own.state / "db")
+    damage(own, then)
+    damaged = files_of(own.state / "db")
+    with pytest.raises(ApiError) as e:
+        own.start_cayd()
+    assert e.value.status == 503 and "lost its past" in str(e.value) and "fsck --end-foreign" in str(e.value)
+    for method, path in [("GET", "/v1/sandboxes"), ("GET", "/v1/keys"), ("GET", f"/v1/sandboxes/{box}")]:
+        with pytest.raises(ApiError) as e:
+            own.call(method, path)
+        assert e.value.status == 503
+    assert own.processes(box)
+    own.kill_daemon("cayd")
+    assert {n: t for n, t in files_of(own.state / "db").items() if n.startswith("journal")} == {
+        n: t for n, t in damaged.items() if n.startswith("journal")}, "nothing was written to it"
+    write_files(own.state / "db", now)
+    own.start_cayd()
+    assert own.get(box)["labels"] == {"step": "last"} and not fsck(own)
+    assert next(k for k in own.call("GET", "/v1/keys")["keys"] if k["id"] == key["key"]["id"])["revoked"]
+
+
+@pytest.mark.parametrize("name,how", [("sandbox", "zeros"), ("sqlite_autoindex_sandbox_1", "zeros"), ("past", "zeros"), ("sqlite_autoindex_tenant_1", "earlier")],
+                         ids=["table", "index", "past", "index-of-before"])
+def test_a_damaged_page_stops_the_start(own, name, how):
+    """A disk that lost a write, or gives back another one: cayd says so and what to do, and starts again with the page."""
+    def stopped():
+        own.daemons["cayd"].terminate()
+        own.daemons["cayd"].wait(cay.UP_S)
+        return bytearray((own.state / "db" / "journal.db").read_bytes())
+
+    tenant = own.call("POST", "/v1/tenants", {"name": "one"})["id"]
+    before = stopped()
+    own.start_cayd()
+    own.call("DELETE", f"/v1/tenants/{tenant}")
+    own.call("POST", "/v1/tenants", {"name": "two"})  # as many as before
+    box = own.create("tiny")
+    text = stopped()
+    with contextlib.closing(sqlite3.connect(f"file:{own.state}/db/journal.db?immutable=1", uri=True)) as db:
+        at = (db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()[0] - 1) * PAGE
+    whole = bytes(text)
+    text[at:at + PAGE] = bytes(PAGE) if how == "zeros" else before[at:at + PAGE]
+    assert bytes(text) != whole
+    (own.state / "db" / "journal.db").write_bytes(text)
+    for _ in range(2):
+        with pytest.raises(RuntimeError) as e:
+            own.start_cayd()
+        assert "journal.db is damaged" in str(e.value) and "put back a copy of db/" in str(e.value) and "cay fsck --end-foreign" in str(e.value)
+    assert own.processes(box) and bytes(text) == (own.state / "db" / "journal.db").read_bytes()
+    (own.state / "db" / "journal.db").write_bytes(whole)
+    own.start_cayd()
+    assert own.get(box)["state"] == "running" and not fsck(own)
+
+
 def test_a_foreign_sandbox_is_ended_when_the_operator_says_so(own):
     box = own.create("tiny")
     own.kill_daemon("cayd")
