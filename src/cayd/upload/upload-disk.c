@@ -188,6 +188,12 @@ int upload_file_create(struct upload_file *f, const struct upload_location *at, 
 	return r < 0 ? upload_fail_disk(err, r, "create a file for the upload") : 0;
 }
 
+int upload_file_recount(struct upload_file *f, const struct upload_location *at, uint64_t quota,
+			struct cay_err *err)
+{
+	return upload_check_quota(at, f->size, quota, &f->room, err);
+}
+
 int upload_file_append(struct upload_file *f, struct slice bytes, struct cay_err *err)
 {
 	int r = fd_write_all(f->fd, bytes.p, bytes.n);

@@ -34,13 +34,16 @@ struct upload_file {
 	char sha256[FILE_HASH_HEX + 1]; /* set by upload_file_commit() */
 	uint64_t size;                  /* so far */
 	uint64_t synced;                /* synced part, which shortens the last sync */
-	uint64_t room;                  /* free quota when it began */
+	uint64_t room;                  /* free quota when it was counted */
 	atomic_bool group_deleted;
 };
 
 /* Create the file of an upload of at least this size; sets room. */
 [[nodiscard]] int upload_file_create(struct upload_file *f, const struct upload_location *at,
 				     uint64_t size, uint64_t quota, struct cay_err *err);
+/* Set room again; fails if not even what came so far fits. */
+[[nodiscard]] int upload_file_recount(struct upload_file *f, const struct upload_location *at,
+				      uint64_t quota, struct cay_err *err);
 [[nodiscard]] int upload_file_append(struct upload_file *f, struct slice bytes,
 				     struct cay_err *err);
 /* Verify it against the request, check the quota again, and give it its name. */

@@ -49,6 +49,8 @@ struct upload_receive {
 	struct upload row;
 	uv_work_t work;
 	bool working, ended;
+	bool waiting; /* for another upload of the tenant to get its name or to be removed */
+	bool recount; /* another one got its name since `file.room` was counted */
 	struct cay_err err;
 };
 
@@ -67,11 +69,19 @@ static void upload_receive_cleanup_work(uv_work_t *work)
 	upload_file_fini(&p->file, &p->at);
 }
 
+static void upload_receive_store_piece(struct upload_receive *p);
+
 static void on_upload_cleaned_up(uv_work_t *work, int)
 {
 	struct upload_receive *p = work->data;
 
 	LIST_UNLINK(p->at.all->receives, p, next);
+	for (struct upload_receive *o = p->at.all->receives; o; o = o->next) {
+		if (!o->waiting || !id_eq(&o->at.tenant, &p->at.tenant))
+			continue;
+		o->waiting = false;
+		upload_receive_store_piece(o);
+	}
 	buf_fini(&p->piece);
 	free(p);
 }
@@ -108,12 +118,24 @@ static void upload_receive_commit_work(uv_work_t *work)
 	(void)upload_file_commit(&p->file, &p->at, &p->want, p->quota, &p->row, &p->err);
 }
 
+/* The room of the tenant's other uploads is another one now. */
+static void upload_receives_recount(const struct upload_receive *named)
+{
+	for (struct upload_receive *o = named->at.all->receives; o; o = o->next)
+		o->recount |= id_eq(&o->at.tenant, &named->at.tenant);
+}
+
 static void on_upload_committed(uv_work_t *work, int)
 {
 	struct upload_receive *p = work->data;
 	struct upload_info made = { p->row.name, p->file.sha256, p->row.size, p->row.created_ns };
 	struct request *rq;
 
+	/* named or not: what has its name is counted by its size from now on */
+	if (!p->file.temp[0]) {
+		p->received = 0;
+		upload_receives_recount(p);
+	}
 	if (!upload_receive_can_continue(p))
 		return;
 	rq = cay_take(p->rq);
@@ -141,14 +163,68 @@ static void on_upload_written(uv_work_t *work, int)
 		request_resume_body(p->rq);
 }
 
-/* Bytes of all uploads that the tenant is sending now. */
-static uint64_t upload_count_incoming_bytes(const struct upload_receive *p)
+/* It will have its name soon, or be removed. */
+static bool upload_receive_is_ending(const struct upload_receive *p)
+{
+	return !p->rq || (p->ended && !p->waiting);
+}
+
+/* Bytes of all incomplete uploads of the tenant; without those that are ending. */
+static uint64_t upload_count_incoming_bytes(const struct upload_receive *p, bool ending)
 {
 	uint64_t sum = 0;
 
 	for (const struct upload_receive *o = p->at.all->receives; o; o = o->next)
-		sum += o->rq && id_eq(&o->at.tenant, &p->at.tenant) ? o->received : 0;
+		if (id_eq(&o->at.tenant, &p->at.tenant) &&
+		    (o == p || ending || !upload_receive_is_ending(o)))
+			sum += o->received;
 	return sum;
+}
+
+static void on_upload_recounted(uv_work_t *work, int);
+
+static void upload_receive_recount_work(uv_work_t *work)
+{
+	struct upload_receive *p = work->data;
+
+	(void)upload_file_recount(&p->file, &p->at, p->quota, &p->err);
+}
+
+/* Write the piece if it fits beside the tenant's other uploads. */
+static void upload_receive_store_piece(struct upload_receive *p)
+{
+	unsigned long long room = p->file.room;
+	struct cay_err err = {};
+
+	if (p->recount) {
+		p->recount = false;
+		upload_receive_queue_work(p, upload_receive_recount_work, on_upload_recounted);
+		return;
+	}
+	if (p->received > room)
+		(void)cay_fail(&err, CAY_E_LIMIT,
+			       "there was room for %llu bytes: delete uploads, or "
+			       "groups that are not needed",
+			       room);
+	else if (upload_count_incoming_bytes(p, false) > room)
+		(void)cay_fail(&err, CAY_E_RATE,
+			       "other uploads of the tenant are under way, and there is room for "
+			       "%llu bytes in all: try again when they are complete",
+			       room);
+	else
+		p->waiting = upload_count_incoming_bytes(p, true) > room;
+	if (err.code)
+		upload_receive_fail(p, &err);
+	else if (!p->waiting)
+		upload_receive_queue_work(p, upload_receive_write_work, on_upload_written);
+}
+
+static void on_upload_recounted(uv_work_t *work, int)
+{
+	struct upload_receive *p = work->data;
+
+	if (upload_receive_can_continue(p))
+		upload_receive_store_piece(p);
 }
 
 static void on_upload_body(struct request *rq, struct slice bytes)
@@ -159,11 +235,6 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 	p->received += bytes.n;
 	if (clk_boot_ns(p->cayd->clk) - p->began_ns > UPLOAD_NS)
 		(void)cay_fail(&err, CAY_E_TIMEOUT, "the upload took longer than an hour");
-	else if (upload_count_incoming_bytes(p) > p->file.room)
-		(void)cay_fail(&err, CAY_E_LIMIT,
-			       "there was room for %llu bytes: delete uploads, or "
-			       "groups that are not needed",
-			       (unsigned long long)p->file.room);
 	else if (p->want.has_size && p->received > p->want.size)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "size", "more came than that");
 	else if (node_space_check_disk(p->cayd, &err) >= 0 &&
@@ -174,7 +245,7 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 		return;
 	}
 	request_pause_body(rq);
-	upload_receive_queue_work(p, upload_receive_write_work, on_upload_written);
+	upload_receive_store_piece(p);
 }
 
 static void on_upload_body_end(struct request *rq)
@@ -182,7 +253,7 @@ static void on_upload_body_end(struct request *rq)
 	struct upload_receive *p = rq->data;
 
 	p->ended = true;
-	if (!p->working)
+	if (!p->working && !p->waiting)
 		upload_receive_queue_work(p, upload_receive_commit_work, on_upload_committed);
 }
 
@@ -191,6 +262,7 @@ static void on_upload_client_gone(struct request *rq)
 	struct upload_receive *p = rq->data;
 
 	p->rq = NULL;
+	p->waiting = false;
 	if (!p->working)
 		upload_receive_finish(p);
 }
@@ -211,15 +283,20 @@ static void on_upload_created(uv_work_t *work, int)
 		request_resume_body(p->rq);
 }
 
+/* Answered ones and those whose client left are counted until they are cleaned up: a disk may take
+ * long, and a tenant that only begins uploads would have the slots of all. */
 static bool upload_has_slot(const struct cayd *c, const struct id *tenant)
 {
-	unsigned all = 0, of_it = 0;
+	unsigned all = 0, of_it = 0, under_way = 0;
 
 	for (const struct upload_receive *p = c->uploads->receives; p; p = p->next) {
-		all++; /* including answered ones that are being cleaned up */
-		of_it += p->rq && id_eq(&p->at.tenant, tenant);
+		all++;
+		if (!id_eq(&p->at.tenant, tenant))
+			continue;
+		of_it++;
+		under_way += p->rq != NULL;
 	}
-	return all < UPLOADS_MAX && of_it < UPLOADS_TENANT;
+	return all < UPLOADS_MAX && under_way < UPLOADS_TENANT && of_it < 2 * UPLOADS_TENANT;
 }
 
 void op_upload_put(struct cayd *c, struct request *rq)

@@ -12,9 +12,10 @@
  * start; directories of tenants that do not exist are removed then as well.
  *
  * Bounded: uploads.size bytes of a tenant, UPLOADS_GROUP files of a group, UPLOADS_FILES of a
- * tenant; UPLOADS_TENANT uploads under way of a tenant and UPLOADS_MAX of all, each within
- * UPLOAD_NS; UPLOADS_TASKS tasks of a tenant that list or remove, and up to UPLOADS_FORGETS
- * deleted groups that wait for their turn.  Reading from a client is paused while its last
+ * tenant, incomplete uploads beside those that have a name; UPLOADS_TENANT uploads under way of a
+ * tenant, as many that are being removed, and UPLOADS_MAX of all, each within UPLOAD_NS;
+ * UPLOADS_TASKS tasks of a tenant that list or remove, and up to UPLOADS_FORGETS deleted groups
+ * that wait for their turn.  Reading from a client is paused while its last
  * piece is written.  All disk work is done by workers.
  */
 #include "cayd/core/cayd.h"

@@ -309,6 +309,111 @@ def test_two_at_once_are_not_more_than_there_is_room_for(small):
     assert len(on_disk(small)) == 1
 
 
+def bytes_of(c):
+    """All that the area takes, complete or not; one that gets its name meanwhile is met twice."""
+    found = {}
+    for at, _, files in os.walk(c.state / "uploads"):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                st = os.stat(os.path.join(at, name))
+                found[st.st_ino] = st.st_size
+    return sum(found.values())
+
+
+def test_who_began_before_another_was_complete_has_the_room_that_is_left(small):
+    """An upload that only waits would otherwise have the room from before for an hour, beside what was stored since."""
+    with contextlib.ExitStack() as open_:
+        waiting = [open_.enter_context(begun(small, f"w{i}", "f", 1 << 30, b"x")) for i in range(3)]
+        wait_for("them to have begun", lambda: len(coming(small)) == 3, 20)
+        put(small, "a", "f", b"x" * (1000 << 10))
+        for s in waiting:  # a piece is at most 64 KiB
+            s.sendall(b"x" * (20 << 10))
+        assert bytes_of(small) <= 1 << 20
+        for s in waiting:
+            with contextlib.suppress(ConnectionError):
+                s.sendall(b"x" * (600 << 10))
+            assert s.recv(64).split()[1] == b"429"
+        assert bytes_of(small) <= 1 << 20
+    wait_for("nothing to be left", lambda: not coming(small), 20)
+    drop(small, "a", "f")
+    put(small, "a", "g", b"x" * (1 << 20))
+
+
+def test_many_at_once_never_take_more_than_the_quota(small):
+    """Four that write and break off, again and again; the area is looked at all the while, and is empty for the next in the end."""
+    most, over = 0, []
+
+    def abuse(i):
+        for n in range(12):
+            with begun(small, f"g{i}", f"f{n}", 700 << 10, b"x" * (300 << 10)) as s:
+                s.sendall(b"x" * ((400 << 10) - (n % 3 > 0)))  # one of three is complete
+                if n % 3 == 0:
+                    over.append(s.recv(64).split()[1])
+
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        jobs = [pool.submit(abuse, i) for i in range(4)]
+        while not all(j.done() for j in jobs):
+            most = max(most, bytes_of(small))
+    for job in jobs:
+        with contextlib.suppress(ConnectionError):
+            job.result()
+    assert 300 << 10 < most <= 1 << 20 and {b"200"} < set(over) <= {b"200", b"429"}, (most, over)
+    wait_for("nothing to be left", lambda: not coming(small), 20)
+    for i in range(4):
+        forget(small, f"g{i}")
+    put(small, "a", "f", b"x" * (1 << 20))
+
+
+def stalled_disk(c):
+    """Its workers cannot unlink: as slow as a disk can be."""
+    pid = c.daemons["cayd"].pid
+    trace = subprocess.Popen(["strace", "-f", "-p", str(pid), "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=2000000"],
+                             stderr=subprocess.DEVNULL)
+    wait_for("the tracer", lambda: cay.traced(pid), 30)
+    return trace
+
+
+def test_what_was_broken_off_is_given_back_also_by_a_kill(small):
+    """The next one waits until it is removed, and then has its room."""
+    with begun(small, "a", "f", 900 << 10, b"x" * (800 << 10)):
+        wait_for("it to be stored", lambda: bytes_of(small) >= 500 << 10, 20)
+        refused("rate_limited", put, small, "b", "f", b"x" * (600 << 10))
+        small.kill_daemon("cayd")
+    small.start_cayd()
+    put(small, "b", "f", b"x" * (1 << 20))
+    drop(small, "b", "f")
+    most = 0
+    with stalled_disk(small) as trace, concurrent.futures.ThreadPoolExecutor(1) as one:
+        with begun(small, "a", "f", 900 << 10, b"x" * (800 << 10)):
+            wait_for("it to be stored", lambda: bytes_of(small) >= 500 << 10, 20)
+        done = one.submit(put, small, "b", "f", b"x" * (1 << 20))
+        try:
+            while not done.done():
+                most = max(most, bytes_of(small))
+        finally:
+            trace.terminate()
+    assert done.result()["size"] == 1 << 20 and most <= 1 << 20, most
+
+
+def test_a_tenant_that_breaks_uploads_off_leaves_slots_to_others(daemon, group):
+    """Removed slowly, those of one tenant would be all that control has."""
+    tenant = daemon.call("POST", "/v1/tenants", {"name": "t" + secrets.token_hex(4)})["id"]
+    with stalled_disk(daemon) as trace:
+        try:
+            most, seen = 0, []
+            for i in range(40):
+                with begun(daemon, group, f"f{i}", 100, b"x") as s:
+                    s.settimeout(0.02)
+                    with contextlib.suppress(TimeoutError):
+                        seen.append(s.recv(64).split()[1])
+                most = max(most, len(coming(daemon)))
+            put(asks(daemon, "write", tenant), group, "g", b"x")
+        finally:
+            trace.terminate()
+    assert b"429" in seen and most <= 8, (most, seen)
+    wait_for("their end", lambda: not coming(daemon), 60)
+
+
 def test_none_at_all():
     with cay.Cay(BUILD, env={"CAY_UPLOADS_SIZE": "0"}) as c:
         refused("limit_exceeded", put, c, "a", "f", b"")
