@@ -64,6 +64,8 @@ def here(quotas=True):
             with mounted(kind, 512 << 20, quotas):
                 return True
         except Unavailable:
+            if os.environ.get("CAY_GUEST") and kind != "btrfs":
+                raise  # that kernel has them: a row that is left out says nothing
             return False
     return [kind for kind in KINDS if works(kind)]
 
