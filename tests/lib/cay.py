@@ -437,6 +437,11 @@ class Cay:
         self.daemons[name].send_signal(signal.SIGKILL)
         self.daemons[name].wait()
 
+    def restart_cayd(self, between=lambda: None):
+        self.kill_daemon("cayd")
+        between()
+        self.start_cayd()
+
 
 # -- images
 

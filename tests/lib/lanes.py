@@ -9,7 +9,7 @@ in two runs on one machine.
 
 Every lane collects all tests, in the same order, and takes the next one by a counter they
 share.  The tests of a file that is marked `one_lane`, because what it makes first is costly, are
-taken at once; so are those of all files that are marked `one_lane("NAME")` with the same name.  What judges by the clock is marked `alone`: it runs when the lanes are done, in one
+taken at once.  What judges by the clock is marked `alone`: it runs when the lanes are done, in one
 lane and with nothing beside it.  A test that no lane ran is a failure.
 """
 import concurrent.futures
@@ -47,8 +47,7 @@ class Lane:
         items[:] = self.items = mine
         groups = {}
         for i in mine:
-            mark = i.get_closest_marker("one_lane")
-            unit = groups.setdefault(mark.args[0] if mark.args else i.path, []) if mark else []
+            unit = groups.setdefault(i.path, []) if i.get_closest_marker("one_lane") else []
             unit.append(i)
             if len(unit) == 1:
                 self.units.append(unit)

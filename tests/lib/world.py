@@ -59,9 +59,7 @@ class World(cay.Cay):
     def restart_cayd(self, between=lambda: None):
         """Until every edge has heard all of the new one."""
         told = {name: self.log(name).count("synchronised with control") for name in self.edges}
-        self.kill_daemon("cayd")
-        between()
-        self.start_cayd()
+        super().restart_cayd(between)
         cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("synchronised with control") > told[n] for n in told), cay.UP_S)
 
     def stop(self):

@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "lib"))
 import cay  # noqa: E402
+import unpacked  # noqa: E402
 
 BUILD = os.environ.get("CAY_BUILD", "build/gcc")
 BUSYBOX = "/bin/busybox"
@@ -52,14 +53,17 @@ def box(daemon):
 
 
 @pytest.fixture(scope="session")
+def base_image(daemon):
+    """The name of the image of the guides."""
+    with unpacked.lent(daemon, "base") as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
 def code_image(daemon):
-    """The name of the image with Python, Node and R.  It has a gigabyte: its tests are marked one_lane("code")."""
-    built = pathlib.Path(BUILD).resolve().parent / "images/code"
-    if not built.exists():
-        pytest.skip("no build/images/code; `make image NAME=code` makes it")
-    with cay.layout_of(built) as tar:
-        daemon.image_import("code", tar)
-    return "code"
+    """The name of the image with Python, Node and R."""
+    with unpacked.lent(daemon, "code") as name:
+        yield name
 
 
 @pytest.fixture(scope="module")

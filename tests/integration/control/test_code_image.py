@@ -12,7 +12,7 @@ from test_base import NAME, wheel
 TREE = pathlib.Path(__file__).resolve().parents[3]
 BUILT = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images"
 WITH_R = ["code", *(["r"] if (BUILT / "r").exists() else [])]  # `make image NAME=r`: it is not made for the tests
-pytestmark = pytest.mark.one_lane("code")
+pytestmark = pytest.mark.one_lane  # its sandbox
 
 
 def run(daemon, box, *argv, **fields):
@@ -161,6 +161,15 @@ if WITH_R[1:]:  # without one pytest would skip it
                 assert run(daemon, box, compiler, "--version")
         finally:
             daemon.delete(box)
+
+
+def test_no_test_can_change_a_lent_image(daemon, code_image):
+    """lib/unpacked.py lends one tree to many nodes."""
+    lent = [at for at in (daemon.state / "images/sha256").iterdir() if (at / "rootfs/usr/lib/R").exists()]
+    assert len(lent) == 1
+    for name in ("rootfs/new", "parent"):
+        with pytest.raises(OSError, match="Read-only file system"):
+            (lent[0] / name).touch()
 
 
 def test_code_has_what_its_page_promises(daemon, code):

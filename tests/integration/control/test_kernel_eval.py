@@ -5,7 +5,7 @@ import concurrent.futures
 import pytest
 from cay import ApiError, wait_for
 
-pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
+pytestmark = pytest.mark.one_lane  # its sandbox
 
 
 class Box:

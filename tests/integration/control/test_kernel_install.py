@@ -10,14 +10,14 @@ import subprocess
 import lab
 import pytest
 import stock
-from cay import layout_of, wait_for
-from test_code_image import BUILT
+import unpacked
+from cay import wait_for
 from test_control import refused
 from test_egress import allow, left, node_in_lab
 from test_kernel_parent import forked, loaded, spares, the_spare
 from test_kernels import Kernel, texts
 
-pytestmark = [pytest.mark.plain, pytest.mark.one_lane]  # the image is large, and the installers are not what the sanitizers check
+pytestmark = [pytest.mark.plain, pytest.mark.one_lane]  # its lab; the installers are not what the sanitizers check
 HOSTS = allow("index.lab.example", "files.lab.example", "npm.lab.example")
 CA = "/tmp/lab-ca.pem"
 ENV = {"PIP_INDEX_URL": "https://index.lab.example/simple", "PIP_CERT": CA, "PIP_RETRIES": "0",
@@ -39,11 +39,8 @@ def hosts(net):
 
 @pytest.fixture(scope="module")
 def node(net, hosts):
-    if not (BUILT / "code").exists():
-        pytest.skip("no build/images/code; `make image NAME=code` makes it")
-    with node_in_lab() as c:
-        with layout_of(BUILT / "code") as tar:
-            c.image_import("code", tar)
+    with node_in_lab() as c, unpacked.lent(c, "code"):
+        wait_for("cay-egress to be connected again", lambda: c.log("cayd").count("cay-egress is connected") == 2, 30)
         yield c
 
 

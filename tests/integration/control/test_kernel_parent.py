@@ -12,7 +12,7 @@ from test_kernels import box as cold_box  # noqa: F401
 from test_pool import filled, now, pool
 from test_templates import put
 
-pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
+pytestmark = pytest.mark.one_lane  # its sandbox
 WARM = [{"language": "python", "modules": ["numpy", "no_such_module"]}]
 
 

@@ -16,7 +16,7 @@ from kernel_driver import Ended, Kernel, Parent
 
 LANGUAGES = ("python", "node", "r")
 MIB = 1 << 20
-pytestmark = pytest.mark.one_lane  # the image is a gigabyte
+pytestmark = pytest.mark.one_lane  # its files are unpacked first
 
 MISSING = "no build/images/code; `make image NAME=code` makes it"
 

@@ -10,7 +10,7 @@ from cay import ApiError, wait_for
 from kernel_cells import CHANNEL
 
 LANGUAGES = ["python", "node", "r"]
-pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
+pytestmark = pytest.mark.one_lane  # its sandbox
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from cay import wait_for
 from screen import Screen
 from test_kernels import Kernel, box  # noqa: F401
 
-pytestmark = pytest.mark.one_lane("code")  # the image is a gigabyte, imported once
+pytestmark = pytest.mark.one_lane  # its sandbox
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [1, 4, 9])\nplt.show()\n'a\\x1b[2Jb'"
 
 

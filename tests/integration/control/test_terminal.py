@@ -12,11 +12,9 @@ import subprocess
 import tarfile
 
 import pytest
-from cay import layout_of, wait_for
+from cay import wait_for
 from lsp import MODULES, OF_JSON
 from screen import Screen, Tmux
-
-BASE = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images/base"
 
 
 @pytest.fixture
@@ -31,14 +29,9 @@ def tmux(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def base(daemon):
+def base(daemon, base_image):
     """A sandbox of the base image: bash, git, node, top."""
-    if not BASE.exists():
-        pytest.skip("no build/images/base; `make image` makes it")
-    if not any(i.get("name") == "base" for i in daemon.call("GET", "/v1/images")["images"]):
-        with layout_of(BASE) as tar:
-            daemon.image_import("base", tar)
-    name = daemon.create("base")
+    name = daemon.create(base_image)
     yield name
     daemon.delete(name)
 

@@ -6,7 +6,7 @@ import re
 
 import cay
 import pytest
-from cay import layout_of, let_pass, wait_for
+from cay import let_pass, wait_for
 from conftest import BUILD, tiny
 from test_control import RUNTIMES
 
@@ -70,15 +70,9 @@ def test_memory(daemon, runtime):
     daemon.delete(box)
 
 
-def test_programs_agree(daemon):
+def test_programs_agree(daemon, base_image):
     """Those of the base image: they read the files, not sysinfo(2), which no file can change."""
-    base = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images/base"
-    if not base.exists():
-        pytest.skip("no build/images/base; `make image` makes it")
-    if not any(i.get("name") == "base" for i in daemon.call("GET", "/v1/images")["images"]):
-        with layout_of(base) as tar:
-            daemon.image_import("base", tar)
-    box = daemon.create("base", limits={"memory_bytes": "128Mi", "cpu_milli": 700})
+    box = daemon.create(base_image, limits={"memory_bytes": "128Mi", "cpu_milli": 700})
     asked = {"free": "free -b | sed -n 2p | tr -s ' ' | cut -d' ' -f2", "nproc": "nproc", "getconf": "getconf _NPROCESSORS_ONLN",
              "lscpu": "lscpu | sed -n 's/^CPU(s): *//p'", "python3": "python3 -c 'import os; print(os.cpu_count())'",
              "node": "node -p 'require(\"os\").cpus().length'"}

@@ -4,6 +4,7 @@
 A whole node as `make run` has it: the base image, an edge at localhost:7070, previews, sockets
 in /run/cay.  tests/lib/fences.py says how a document is read.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import subprocess
 import fences
 import lsp
 import pytest
+import unpacked
 import world
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -53,17 +55,15 @@ class Node(world.World):
         super().__init__(BUILD, env={"CAY_EDGE_PREVIEWS": "http:" + "//preview.localhost:7070"})
         self.port = 7070
         self.env["CAY_EDGE_LISTEN"] = "127.0.0.1:7070"
-        self.link = pathlib.Path("/run/cay")
+        self.link, self.lent = pathlib.Path("/run/cay"), contextlib.ExitStack()
 
     def start(self):
         super().start()
         self.link.symlink_to(self.run)
-        self.bring(BASE)
-
-    def bring(self, image):
-        subprocess.run([self.programs["cay"], "image", "import", "--name", image.name, image], env=self.variables(), check=True, capture_output=True)
+        subprocess.run([self.programs["cay"], "image", "import", "--name", "base", BASE], env=self.variables(), check=True, capture_output=True)
 
     def stop(self):
+        self.lent.close()
         self.link.unlink(missing_ok=True)
         super().stop()
 
@@ -118,10 +118,7 @@ def test_what_it_says_is_so(node, tmp_path, document):
             json.loads("\n".join(lines))
     brought(document, tmp_path)
     if document in MORE_IMAGES:
-        image = BASE.parent / MORE_IMAGES[document]
-        if not image.is_dir():
-            pytest.skip(f"no {image}; `make image NAME={image.name}` makes it")
-        node.bring(image)
+        node.lent.enter_context(unpacked.lent(node, MORE_IMAGES[document]))
     needed = run(node, document, text, tmp_path)
     unneeded = [r for i, r in enumerate(NOT_RUN) if r[1] == document and i not in needed]
     assert not unneeded, "nothing in it begins like that any more"

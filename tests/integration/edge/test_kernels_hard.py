@@ -15,24 +15,20 @@ import time
 import pytest
 
 import cay
+import unpacked
 import world
 from conftest import BUILD, FULL
 from kernel_cells import CHANNEL, compare_cells
 
-CODE = pathlib.Path(BUILD).resolve().parent / "images/code"
 FRAMES = "application/vnd.cay.frames"
 MIB = 1 << 20
-pytestmark = pytest.mark.one_lane  # the image is a gigabyte
+pytestmark = pytest.mark.one_lane  # its node
 
 
 @pytest.fixture(scope="module")
 def own_node():
     """A node of this file's own: its daemons are killed."""
-    if not CODE.exists():
-        pytest.skip("no build/images/code; `make image NAME=code` makes it")
-    with world.World(BUILD) as w:
-        with cay.layout_of(CODE) as tar:
-            w.image_import("code", tar)
+    with world.World(BUILD) as w, unpacked.lent(w, "code"):
         yield w
 
 

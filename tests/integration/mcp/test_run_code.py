@@ -8,29 +8,23 @@ import base64
 import contextlib
 import http.client
 import json
-import os
-import pathlib
 import re
 import struct
 
 import cay
 import mcp
 import pytest
+import unpacked
 from conftest import BUILD
 
-CODE = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images/code"
 PNG = b"\x89PNG\r\n\x1a\n"
-pytestmark = pytest.mark.one_lane  # the image is a gigabyte
+pytestmark = pytest.mark.one_lane  # its node
 
 
 @pytest.fixture(scope="module")
 def world():
     """A node of its own: its templates have the names of languages."""
-    if not CODE.exists():
-        pytest.skip("no build/images/code; `make image NAME=code` makes it")
-    with mcp.Workshop(BUILD) as w:
-        with cay.layout_of(CODE) as tar:
-            w.image_import("code", tar)
+    with mcp.Workshop(BUILD) as w, unpacked.lent(w, "code"):
         for name in ("python", "node", "r"):
             w.call("POST", "/v1/templates", {"name": name, "defaults": {"image": "code", "limits": {"memory_bytes": "1Gi"}}})
         yield w
