@@ -99,11 +99,12 @@ const struct cmd cmd_kernel_install = {
 						    .max_output_bytes = REPLY_OUTPUT_MAX,
 						    .keep = KEEP_TAIL },
 	.help = "Install packages for a kernel, with pip, npm or R",
-	.more = "Without a version it is the newest. What the installer writes is passed on as it "
-		"arrives, and its exit status is the exit status of cay; Ctrl-C interrupts it. It "
-		"reaches the hosts that the egress policy of the sandbox allows: 'cay egress set "
-		"--preset packages SANDBOX'. A kernel that has imported a package keeps the "
-		"version it has until 'cay kernel restart'. With --json the installer's exec is "
-		"printed when it has ended.",
+	.more = "Without a version it is the newest. What the installer writes is passed on as "
+		"it arrives; its last lines are 'cay: installed NAME VERSION'. Its exit status "
+		"is the exit status of cay; Ctrl-C interrupts it. It reaches the hosts that the "
+		"egress policy of the sandbox allows: 'cay egress set --preset packages "
+		"SANDBOX'. A kernel that has imported a package keeps the version it has until "
+		"'cay kernel restart'. With --json the installer's exec is printed when it has "
+		"ended.",
 	.run = cmd_kernel_install_run,
 };

@@ -6,6 +6,7 @@
 #include "init/core/handlers.h"
 #include "init/exec/output-stream.h"
 #include "init/kernel/kernel-parent.h"
+#include "init/kernel/kernel-texts.h"
 #include "ops/package.h"
 
 /* A sandbox's Python is its own, also where a distribution reserves it for its packages. */
@@ -14,24 +15,17 @@ static const char *const pip_env[][2] = { { "PIP_BREAK_SYSTEM_PACKAGES", "1" },
 					  { "PIP_NO_INPUT", "1" },
 					  { "PIP_DISABLE_PIP_VERSION_CHECK", "1" } };
 
-/* pip cannot replace a package that came with the image's distribution.  Then everything that was
- * asked for is installed beside it, where Python looks first.  Arguments are those of pip. */
-static const char pip_program[] =
-	"import subprocess, sys\n"
-	"def pip(*more):\n"
-	"    p = subprocess.Popen([sys.executable, '-m', 'pip', *sys.argv[1:], *more],\n"
-	"                         stderr=subprocess.PIPE)\n"
-	"    said = b''\n"
-	"    for line in p.stderr:\n"
-	"        said = (said + line)[-65536:]\n"
-	"        sys.stderr.buffer.write(line)\n"
-	"        sys.stderr.flush()\n"
-	"    return p.wait(), said\n"
-	"status, said = pip()\n"
-	"if status and b'uninstall-no-record-file' in said:\n"
-	"    print('cay: installing beside the packages of the distribution', file=sys.stderr)\n"
-	"    status, _ = pip('--ignore-installed')\n"
-	"sys.exit(status)\n";
+/* A program around the installer: it prints the versions that are installed when it has ended. */
+static const struct kernel_installer {
+	const char *language, *interpreter, *option;
+	const unsigned char *const *text;
+	const char *last; /* of the interpreter's options */
+	size_t skip;      /* arguments of the installer's command that it replaces */
+} kernel_installers[] = {
+	{ "python", "python3", "-c", &kernel_text_install_python, NULL, 3 },
+	{ "node", "node", "-e", &kernel_text_install_node, "--", 1 },
+};
+#define INTERPRETER_ARGS 4
 
 /* A namespace without an egress policy has no route but loopback's.  Nothing is sent. */
 static bool init_has_network(void)
@@ -54,10 +48,29 @@ static const struct package_manager *kernel_package_manager(const struct kernel 
 	return m->name ? m : NULL;
 }
 
+/* How many arguments of the installer's own command are replaced. */
+static size_t kernel_install_wrap(const struct kernel *k, struct field_texts *argv)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kernel_installers); i++) {
+		const struct kernel_installer *of = &kernel_installers[i];
+
+		if (!str_eq(of->language, k->language->name))
+			continue;
+		argv->v[argv->n++] = of->interpreter;
+		argv->v[argv->n++] = of->option;
+		argv->v[argv->n++] = (const char *)*of->text;
+		if (of->last)
+			argv->v[argv->n++] = of->last;
+		return of->skip;
+	}
+	return 0;
+}
+
 /* The installer and its arguments.  npm installs into the kernel's directory, where its require()
  * looks. */
-static int kernel_install_argv(const struct package_manager *m, const struct field_map *names,
-			       struct arena *arena, struct field_texts *ret, struct cay_err *err)
+static int kernel_install_argv(const struct kernel *k, const struct package_manager *m,
+			       const struct field_map *names, struct arena *arena,
+			       struct field_texts *ret, struct cay_err *err)
 {
 	struct packages all = {};
 	struct field_texts argv;
@@ -69,17 +82,15 @@ static int kernel_install_argv(const struct package_manager *m, const struct fie
 		return -EINVAL;
 	if (package_install_argv(m, names, arena, &argv) < 0)
 		return cay_no_memory(err);
-	*ret = (struct field_texts){ arena_alloc(arena, argv.n + 1, sizeof(*ret->v)), 0 };
+	*ret = (struct field_texts){
+		arena_alloc(arena, INTERPRETER_ARGS + argv.n + 1, sizeof(*ret->v)), 0
+	};
 	if (!ret->v)
 		return cay_no_memory(err);
-	for (size_t i = 0; i < argv.n; i++)
+	for (size_t i = kernel_install_wrap(k, ret); i < argv.n; i++)
 		if (!str_eq(argv.v[i], "--global"))
 			ret->v[ret->n++] = argv.v[i];
 	ret->v[ret->n] = NULL;
-	if (m->offset == offsetof(struct packages, python)) {
-		ret->v[1] = "-c";
-		ret->v[2] = pip_program;
-	}
 	return 0;
 }
 
@@ -114,7 +125,7 @@ static int kernel_install_start(struct kernel *k, struct request *rq, struct exe
 				.user = k->user,
 				.cwd = str_eq(k->language->name, "node") ? k->session.cwd : "/",
 				.timeout_ms = q->timeout_ms };
-	int r = m ? kernel_install_argv(m, &q->packages, &rq->arena, &req.argv, err)
+	int r = m ? kernel_install_argv(k, m, &q->packages, &rq->arena, &req.argv, err)
 		  : cay_fail(err, CAY_E_UNSUPPORTED, "%s has no installer", k->language->name);
 
 	if (r >= 0 && !init_has_network()) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the runners of guest/kernels as C: make-texts.py OUT.c OUT.h NAME=FILE,FILE ..."""
+"""Write programs of guest/kernels as C: make-texts.py OUT.c OUT.h NAME=FILE,FILE ..."""
 import pathlib
 import sys
 

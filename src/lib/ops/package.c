@@ -33,7 +33,9 @@ static const char *const rscript[] = {
 	"    install.packages(paste0(getOption('repos')[[1]], '/src/contrib/Archive/', p, '/', p,"
 	"      '_', v, '.tar.gz'), repos = NULL, type = 'source');"
 	"  if (!have()) { message('cannot install ', p, ' ', v); quit(status = 1) }"
-	"}",
+	"};"
+	"for (p in a[seq(1, length(a), 2)])"
+	"  cat('cay: installed', p, paste0(packageVersion(p), '\\n'))",
 	NULL,
 };
 

@@ -5,6 +5,7 @@ What is expected comes from the installers' own output, from what the kernel the
 """
 import contextlib
 import json
+import re
 import subprocess
 
 import lab
@@ -66,6 +67,11 @@ def install(node, k, packages, **fields):
     return done
 
 
+def versions(done):
+    """What the reply says is installed."""
+    return re.findall("^cay: installed (.*)$", done["stdout"], re.M)
+
+
 def test_python_and_node(node, hosts, box):
     """A kernel that runs already finds what was installed; the installer is an exec, with its output and id."""
     one = box(HOSTS)
@@ -73,22 +79,25 @@ def test_python_and_node(node, hosts, box):
         before = texts(k.run("import importlib.metadata as m\nm.version('requests')"))
         done = install(node, k, {"requests": "2.32.5"})
         # Debian's has no list of files, so pip cannot remove it
-        assert done["end"]["exit_code"] == 0 and "requests-2.32.5" in done["stdout"].splitlines()[-1], done
+        assert done["end"]["exit_code"] == 0 and "requests-2.32.5" in done["stdout"].splitlines()[-2], done
+        assert versions(done) == ["requests 2.32.5"] and done["stdout"].endswith("\ncay: installed requests 2.32.5\n")
         assert "beside the packages of the distribution" in done["stderr"]
         assert ("index.lab.example", "GET", "/simple/requests/") in hosts.asked()
         assert before != ["'2.32.5'"] == texts(k.run("import requests\nrequests.__version__"))
         assert done["id"] in [e["id"] for e in node.call("GET", f"/v1/sandboxes/{one}/execs")["execs"]]
         # a version that is not there: what pip said is in the reply
         done = install(node, k, {"requests": "0.0.77"})
-        assert done["end"]["exit_code"] == 1 and "requests==0.0.77" in done["stderr"] and done["end"]["blame"] == "task"
+        assert done["end"]["exit_code"] == 1 and "requests==0.0.77" in done["stderr"] and done["end"]["blame"] == "task" and not versions(done)
     with Kernel(node, one, "node") as k:
         done = install(node, k, {"chalk": "4.1.2"}, max_output=1024, keep="both")
-        assert done["end"]["exit_code"] == 0 and "added" in done["stdout"], done
+        assert done["end"]["exit_code"] == 0 and "added" in done["stdout"] and versions(done) == ["chalk 4.1.2"], done
         assert {host for host, *_ in hosts.asked()} >= {"npm.lab.example"}
         assert texts(k.run("require('chalk/package.json').version")) == ["'4.1.2'"]
-        later = install(node, k, {"chalk": ""}, detach=True)
+        later = install(node, k, {"chalk": "", "ansi-styles": "4.3.0"}, detach=True)
         assert later["state"] == "running"
         wait_for("its end", lambda: node.call("GET", f"/v1/sandboxes/{one}/execs/{later['id']}")["state"] == "ended", 120)
+        newest, = texts(k.run("require('fs').readFileSync('node_modules/chalk/package.json').toString().match(/\"version\": *\"(.*?)\"/)[1]"))
+        assert sorted(re.findall("cay: installed (.*)", node.exec_output(one, later["id"]).decode())) == ["ansi-styles 4.3.0", f"chalk {newest.strip(chr(39))}"]
 
 
 def test_kernels_are_forked_with_what_was_installed(node, box):
@@ -128,7 +137,7 @@ def test_r(node, box):
     assert done.exit_code == 0, done.stderr
     with Kernel(node, one, "r") as k:
         done = install(node, k, {"greetr": "1.0"})
-        assert done["end"]["exit_code"] == 0 and "DONE (greetr)" in done["stderr"] + done["stdout"], done
+        assert done["end"]["exit_code"] == 0 and "DONE (greetr)" in done["stderr"] + done["stdout"] and versions(done) == ["greetr 1.0"], done
         assert texts(k.run("greetr::greet()")) == ['[1] "hello"']
         assert install(node, k, {"nosuchpackage": ""})["end"]["exit_code"] == 1
 
@@ -176,10 +185,11 @@ def test_from_the_command_line(node, box):
     with Kernel(node, one, name="main") as k:
         done = cay("kernel", "install", one, "main", "requests==2.32.5", "six")
         assert done.returncode == 0 and "requests-2.32.5" in done.stdout, (done.stdout, done.stderr)
+        printed = re.findall("^cay: installed (.*)$", done.stdout, re.M)
         assert texts(k.run("import requests\nrequests.__version__")) == ["'2.32.5'"]
         done = cay("exec", one, "--", "python3", "-m", "pip", "list", "--format", "json")
-        versions = {p["name"]: p["version"] for p in json.loads(done.stdout)}
-        assert versions["requests"] == "2.32.5" and versions["six"]
+        there = {p["name"]: p["version"] for p in json.loads(done.stdout)}
+        assert there["requests"] == "2.32.5" and printed == [f"requests {there['requests']}", f"six {there['six']}"]
         done = cay("kernel", "install", one, "main", "requests==0.0.77")
         assert done.returncode == 1 and "requests==0.0.77" in done.stderr
         done = cay("kernel", "install", "--json", one, "main", "six")
