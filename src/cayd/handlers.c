@@ -566,7 +566,7 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	struct cayd *c = arg;
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
-	if (sb && sb->info.state == SB_RUNNING)
+	if (sb && sandbox_takes_requests(sb))
 		sandbox_relay_start(c, rq, sb, false);
 	else if (sb && !wake_for_request(c, rq, sb))
 		sandbox_refuse_state(rq, sb);

@@ -73,6 +73,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
 	{ SANDBOX_STATE_CHANGED, asks_forget_ended },
 	{ SANDBOX_STATE_CHANGED, snapshot_sandbox_changed },
+	{ SANDBOX_KEPT_PAUSED, edge_push_sandbox },
 	{ SANDBOX_STATE_QUEUED, event_record_sandbox },
 	{ SANDBOX_STEPPED, pool_sandbox_changed },
 	{ SANDBOX_RESTORED, pool_adopt_sandbox },
@@ -92,7 +93,7 @@ static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
 	kept_keys_expire,     prune_run_if_due,
 	disk_watch_sweep,     asks_sweep,
 	wakes_expire_waiting, snapshots_sweep,
-	packs_sweep,
+	packs_sweep,          reclaims_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)

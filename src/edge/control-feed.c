@@ -19,6 +19,7 @@ struct control_feed {
 	uv_write_t write;
 	char path[108];
 	bool up, greeted, writing, away_logged;
+	bool hurry;  /* a sandbox is to be woken: report without waiting for the timer */
 	bool silent; /* disconnected for its silence, and not reconnected yet */
 	unsigned report_count;
 	uint64_t heard_ns;
@@ -28,6 +29,7 @@ struct control_feed {
 };
 
 static void control_feed_connect(struct control_feed *f);
+static void control_feed_report_now(struct control_feed *f);
 
 static void on_control_feed_retry_timer(uv_timer_t *t)
 {
@@ -81,6 +83,9 @@ static void control_feed_apply_record(struct control_feed *f, const uint8_t *byt
 	}
 	f->greeted = true;
 	f->silent = false;
+	/* requests may have come since it began to doze */
+	if (p.kind == PUSH_END || (p.kind == PUSH_SANDBOX && p.value == PUSH_DOZING))
+		control_feed_report_now(f);
 	if (p.kind == PUSH_END) {
 		f->away_logged = false;
 		log_info(&e->log, "synchronised with control: %u sandboxes, %u keys",
@@ -123,6 +128,8 @@ static void on_control_feed_written(uv_write_t *w, int status)
 	f->writing = false;
 	if (status < 0)
 		control_feed_disconnect(f, uv_strerror(status));
+	else if (f->hurry)
+		control_feed_report_now(f);
 }
 
 static void control_feed_send(struct control_feed *f, size_t n)
@@ -136,16 +143,46 @@ static void control_feed_send(struct control_feed *f, size_t n)
 	}
 }
 
+/* How many records were put into f->out. */
+static size_t control_feed_collect_news(struct control_feed *f)
+{
+	struct push p;
+	size_t n = 0;
+
+	while (n < NEWS_MAX && control_state_next_report(f->edge->control_state, &p))
+		push_encode(&p, f->out + PUSH_SIZE * n++);
+	f->hurry = n == NEWS_MAX;
+	return n;
+}
+
+static void control_feed_report_now(struct control_feed *f)
+{
+	size_t n;
+
+	f->hurry = true;
+	if (!f->greeted || f->writing)
+		return;
+	n = control_feed_collect_news(f);
+	if (n)
+		control_feed_send(f, n);
+}
+
+void control_feed_enter_sandbox(struct edge *e, struct control_state_sandbox *s)
+{
+	control_state_enter_sandbox(e->control_state, s);
+	if (s->dozes)
+		control_feed_report_now(e->control_feed);
+}
+
 static void on_control_feed_report_timer(uv_timer_t *t)
 {
 	struct control_feed *f = t->data;
 	struct push p;
-	size_t n = 0;
+	size_t n;
 
 	if (!f->greeted || f->writing)
 		return;
-	while (n < NEWS_MAX && control_state_next_report(f->edge->control_state, &p))
-		push_encode(&p, f->out + PUSH_SIZE * n++);
+	n = control_feed_collect_news(f);
 	if (++f->report_count % (SUMS_MS / NEWS_MS) == 0) {
 		while (n < OUT_MAX && refusal_remove_next(&f->edge->refusals, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);

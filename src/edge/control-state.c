@@ -6,7 +6,7 @@
 #include "auth/export-token.h"
 #include "ops/op.h"
 
-static_assert(PUSH_STATES == SB_NUM_STATES);
+static_assert(PUSH_DOZING == SB_NUM_STATES && PUSH_STATES == SB_NUM_STATES + 1);
 static_assert(PUSH_SCOPES == SCOPE_NUM);
 static_assert(PUSH_EXPORT_TAG == EXPORT_TAG_LEN);
 
@@ -147,7 +147,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 {
 	struct control_state_sandbox **at = control_state_sandbox_slot(t, &p->id), *s = *at;
 
-	if (p->value >= SB_TERMINATED) {
+	if (p->value == SB_TERMINATED || p->value == SB_FAILED) {
 		(void)control_state_remove_sandbox(t, at);
 		return 0;
 	}
@@ -162,7 +162,8 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 		t->n_sandboxes++;
 	}
 	s->tenant = p->tenant;
-	s->state = p->value;
+	s->dozes = p->value == PUSH_DOZING;
+	s->state = s->dozes ? SB_PAUSED : p->value;
 	s->app_port = (uint16_t)p->number;
 	s->epoch = p->time;
 	memcpy(s->group_tag, p->secret, sizeof(s->group_tag));

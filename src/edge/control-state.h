@@ -8,6 +8,7 @@
  * Filled only by records of wire/push.h; read by every request.  It stays unchanged while
  * control is not running.  Bounded: CONTROL_STATE_SANDBOXES, CONTROL_STATE_KEYS.
  */
+#include "ops/types.h"
 #include "wire/push.h"
 
 #define CONTROL_STATE_SANDBOXES 65536
@@ -19,6 +20,7 @@
 struct control_state_sandbox {
 	struct id id, tenant;
 	uint8_t state; /* enum sandbox_state */
+	bool dozes;    /* paused, and a request wakes it */
 	uint16_t app_port;
 	uint8_t group_tag[PUSH_GROUP_TAG];
 	uint8_t name_tag[PUSH_NAME_TAG]; /* zero: no name */
@@ -80,6 +82,12 @@ bool control_state_token_is_revoked(struct control_state *t, const struct id *sa
 /* Whether it has an export with this tag.  False for an unknown sandbox. */
 bool control_state_has_export(struct control_state *t, const struct id *sandbox,
 			      const uint8_t tag[static PUSH_EXPORT_TAG]);
+
+/* Whether a request may be sent to it. */
+static inline bool control_state_takes_requests(const struct control_state_sandbox *s)
+{
+	return s->state == SB_RUNNING || s->dozes;
+}
 
 /* Count a request to a sandbox.  The pointer stays valid from enter to leave. */
 void control_state_enter_sandbox(struct control_state *t, struct control_state_sandbox *s);

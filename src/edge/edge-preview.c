@@ -158,7 +158,7 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 	conf.headers.scheme = e->preview_base.secure ? "https" : "http";
 	/* a program may send both, and a JWT cannot be recognised as ours */
 	conf.headers.drop_authorization = e->jwks && http_header_find(rq->head, "cay-preview").p;
-	control_state_enter_sandbox(e->control_state, s);
+	control_feed_enter_sandbox(e, s);
 	live_request_add(e, &l->live, rq, s, preview_request_end);
 	proxy_start(rq, &conf);
 }
@@ -171,7 +171,7 @@ static void preview_request_start(struct edge *e, struct request *rq,
 
 	if (!s || !route_actor_has_sandbox(&rq->actor, s))
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
-	else if (route_check_sandbox(rq, s, LOOKS_MAX))
+	else if (route_check_sandbox(e, rq, s, LOOKS_MAX))
 		preview_request_forward(e, rq, p, s);
 }
 

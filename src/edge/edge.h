@@ -93,6 +93,8 @@ struct edge {
 
 /* control-feed.c: connect to control, and reconnect when it is lost. */
 [[nodiscard]] int control_feed_start(struct edge *e, struct cay_err *err);
+/* Count a request to a sandbox; control hears at once of one that dozes, and wakes it. */
+void control_feed_enter_sandbox(struct edge *e, struct control_state_sandbox *s);
 /* Control is connected but silent: it hangs or is stopped. */
 bool control_feed_is_hung(const struct edge *e);
 /* Control is connected, sends its heartbeat, and has sent its whole state. */
@@ -132,7 +134,8 @@ bool route_actor_has_sandbox(const struct actor *a, const struct control_state_s
 /* Find the sandbox of the tenant whose name the path has. */
 void route_resolve_name(struct edge *e, struct request *rq);
 /* False: the sandbox is not running or has that many requests, and the request was refused. */
-bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most);
+bool route_check_sandbox(struct edge *e, struct request *rq, const struct control_state_sandbox *s,
+			 unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
 /* mcp-forward.c: the handler of /mcp; open cay-mcp's socket, and serve its calls back. */

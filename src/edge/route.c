@@ -53,7 +53,7 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 		.slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS,
 	};
 	if (s)
-		control_state_enter_sandbox(e->control_state, s);
+		control_feed_enter_sandbox(e, s);
 	else
 		e->control_requests[a->slot]++;
 	live_request_add(e, &a->live, rq, s, routed_request_end);
@@ -66,14 +66,20 @@ static void route_refuse_for_now(struct request *rq, enum cay_code code, const c
 	request_refuse(rq, code, why);
 }
 
-bool route_check_sandbox(struct request *rq, const struct control_state_sandbox *s, unsigned most)
+bool route_check_sandbox(struct edge *e, struct request *rq, const struct control_state_sandbox *s,
+			 unsigned most)
 {
-	if (s->state != SB_RUNNING)
+	bool asleep = s->dozes && !control_feed_is_serving(e);
+
+	if (asleep)
+		route_refuse_for_now(rq, CAY_E_UNAVAILABLE,
+				     "control does not respond, and the sandbox dozes");
+	else if (!control_state_takes_requests(s))
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 	else if (s->n_requests >= most)
 		route_refuse_for_now(rq, CAY_E_RATE,
 				     "too many requests to this sandbox are in progress");
-	return s->state == SB_RUNNING && s->n_requests < most;
+	return !asleep && control_state_takes_requests(s) && s->n_requests < most;
 }
 
 /* Untrusted bytes on the API's origin: a browser must save them as a file and never run them. */
@@ -246,9 +252,9 @@ void route_request(struct request *rq, void *arg)
 	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
 	/* what was pushed may be old, and control may know that the sandbox runs; it reports a
 	 * foreign one as absent, and it knows who is to blame for an end */
-	if (!s || s->state != SB_RUNNING || !route_actor_has_sandbox(&rq->actor, s))
+	if (!s || !control_state_takes_requests(s) || !route_actor_has_sandbox(&rq->actor, s))
 		route_to_control(e, rq);
-	else if (route_check_sandbox(rq, s, INSIDE_MAX))
+	else if (route_check_sandbox(e, rq, s, INSIDE_MAX))
 		route_to_sandbox(e, rq, s);
 }
 

@@ -74,11 +74,11 @@ struct verb_result {
 	bool trash_left;      /* files were left for the process that empties the trash */
 };
 
-/* Verbs, in keeper-sandbox.c, start.c, stop.c, snapshot.c, pack.c and image-verbs.c.  The comment
- * of each names what an attacker who owns cayd could make it do. */
+/* Verbs, in keeper-sandbox.c, start.c, stop.c, reclaim.c, snapshot.c, pack.c and image-verbs.c. The
+ * comment of each names what an attacker who owns cayd could make it do. */
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
-verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,
-	verb_stop, verb_restore, verb_list, verb_image_add, verb_image_remove, verb_usage,
-	verb_image_commit, verb_snapshot, verb_net, verb_pack, verb_image_pack;
+verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_reclaim, verb_limits,
+	verb_remove, verb_stop, verb_restore, verb_list, verb_image_add, verb_image_remove,
+	verb_usage, verb_image_commit, verb_snapshot, verb_net, verb_pack, verb_image_pack;
 #endif

@@ -267,6 +267,19 @@ static int sandbox_cgroup_limit_memory(const struct cgroup *c, uint64_t bytes)
 	return r;
 }
 
+int sandbox_cgroup_allow_swap(const struct cgroup *c, bool allow)
+{
+	auto_buf most = BUF_INIT(SMALL_FILE);
+	int r = c->v1[CG_MEMORY] < 0 && allow ? path_read(c->v2, "memory.max", &most) : 0;
+
+	if (c->v1[CG_MEMORY] >= 0)
+		return 0;
+	if (r >= 0)
+		r = sandbox_cgroup_write_file(c->v2, "memory.swap.max",
+					      allow ? buf_str(&most) : "0");
+	return r == -ENOENT ? 0 : r; /* without swap accounting */
+}
+
 static int sandbox_cgroup_limit_cpu(const struct cgroup *c, uint32_t milli)
 {
 	uint64_t quota = (uint64_t)milli * CPU_PERIOD_US / 1000;

@@ -39,6 +39,9 @@ struct cgroup_limits { /* 0: unchanged */
 /* Move the calling process into the v1 cgroups; on v2 processes start there. */
 [[nodiscard]] int sandbox_cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
 [[nodiscard]] int sandbox_cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
+/* Allow its memory to be in swap, as much as its limit; or no more of it.  A v1 limit counts both,
+ * and nothing is to be done. */
+[[nodiscard]] int sandbox_cgroup_allow_swap(const struct cgroup *c, bool allow);
 /* Wait until no process of it runs, once it is to be frozen. */
 [[nodiscard]] int sandbox_cgroup_wait_frozen(const struct cgroup *c, int timeout_ms,
 					     struct cay_err *err);

@@ -71,6 +71,7 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_KILL] = verb_kill,
 	[VERB_FREEZE] = verb_freeze,
 	[VERB_THAW] = verb_thaw,
+	[VERB_RECLAIM] = verb_reclaim,
 	[VERB_LIMITS] = verb_limits,
 	[VERB_REMOVE] = verb_remove,
 	[VERB_STOP] = verb_stop,

@@ -5,9 +5,9 @@ import socket
 import struct
 import time
 
-SIZE, ABI = 80, 8
+SIZE, ABI = 80, 9
 NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED, COUNT, REVOKED, GROUP, EXPORTS = range(16)
-STATES = ("pending", "running", "paused", "suspended", "stopping", "stopped", "starting", "ending", "terminated", "failed")
+STATES = ("pending", "running", "paused", "suspended", "stopping", "stopped", "starting", "ending", "terminated", "failed", "dozing")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
 DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 

@@ -39,16 +39,19 @@ static uint64_t span(struct sim *s)
 
 static struct life_terms terms(struct sim *s)
 {
-	return (struct life_terms){ .ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
-				    .idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
-				    .max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
-				    .lease_ns = one_in(s, 3) ? span(s) : 0,
-				    .entry = one_in(s, 2),
-				    .on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP,
-				    .expire_stops = one_in(s, 2),
-				    .idle_stops = one_in(s, 2),
-				    .idle_is_work = one_in(s, 2),
-				    .rest_ns = one_in(s, 2) ? span(s) : 0 };
+	return (struct life_terms){
+		.ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
+		.idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+		.max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+		.lease_ns = one_in(s, 3) ? span(s) : 0,
+		.entry = one_in(s, 2),
+		.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP,
+		.expire_stops = one_in(s, 2),
+		.idle_stops = one_in(s, 2),
+		.idle_is_work = one_in(s, 2),
+		.rest_ns = one_in(s, 2) ? span(s) : 0,
+		.doze_ns = one_in(s, 2) ? NS_PER_S / 8 + world_random(&s->w, NS_PER_S) : 0
+	};
 }
 
 static bool create(struct sim *s)
@@ -175,7 +178,7 @@ static bool enter(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
 
-	return b && b->row.life.state == SB_RUNNING &&
+	return b && (b->row.life.state == SB_RUNNING || b->row.life.state == SB_PAUSED) &&
 	       !say(s, b, (struct life_event){ .kind = LIFE_ENTER });
 }
 

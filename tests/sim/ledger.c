@@ -154,10 +154,13 @@ static bool is_idle(const struct sim *s, unsigned slot, const struct life *l,
 
 	if (l->pending_effect == DO_SNAPSHOT)
 		return false;
+	if (l->state == SB_PAUSED && !l->dozes)
+		return false;
 	if (g->busy || l->idle_ns == LIFE_NEVER || s->w.clk.boot < later(g->active_ns, l->idle_ns))
 		return false;
-	return l->idle_is_work ? looked && ev->outcome == LIFE_OK && !ev->busy
-			       : ev->kind == LIFE_DEADLINE;
+	return l->idle_is_work && l->state == SB_RUNNING
+		       ? looked && ev->outcome == LIFE_OK && !ev->busy
+		       : ev->kind == LIFE_DEADLINE;
 }
 
 /* Every reason has its evidence. */
@@ -252,12 +255,69 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 /* Whether this change must be durable before it counts. */
 static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
 {
+	/* the machine tells who dozes; what a client asked for, it does not */
+	if (a->state == SB_RUNNING && b->state == SB_PAUSED && b->dozes)
+		return false;
+	if (a->state == SB_PAUSED && b->state == SB_RUNNING && a->dozes)
+		return false;
+	if (a->state == SB_PAUSED && b->state == SB_PAUSED && a->dozes != b->dozes)
+		return true;
 	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
 	    a->rolled_back != b->rolled_back || a->expires_ns != b->expires_ns ||
 	    a->lease_ns != b->lease_ns || ev->kind == LIFE_HOLD ||
 	    (ev->kind == LIFE_RENEW && a->state == SB_PENDING))
 		return true;
 	return a->state != b->state && a->state != SB_ENDING;
+}
+
+/* One that was due may go on, and then its time begins again. */
+static void keep_idle_books(struct sim *s, struct ledger *g, const struct life_event *ev,
+			    const struct life *next)
+{
+	uint64_t now = s->w.clk.boot;
+	bool looked = ev->kind == LIFE_DONE && ev->effect == DO_LOOK;
+	bool works = looked && (ev->busy || ev->outcome != LIFE_OK);
+	bool dozes = next->state == SB_PAUSED && next->dozes;
+	bool idle = now >= later(g->active_ns, next->idle_ns);
+
+	if ((next->state != SB_RUNNING && !dozes) || g->busy)
+		return;
+	if (works && (idle || now >= later(g->active_ns, next->doze_ns))) {
+		s->tally->kept_awake += ev->busy;
+		g->active_ns = now;
+	} else if (idle &&
+		   (looked || (ev->kind == LIFE_DEADLINE && (dozes || !next->idle_is_work)))) {
+		g->active_ns = now;
+	}
+}
+
+static void keep_doze_books(struct sim *s, const struct life *before, const struct life *next)
+{
+	bool dozed = before->state == SB_PAUSED && before->dozes;
+
+	s->tally->dozed += before->state == SB_RUNNING && next->state == SB_PAUSED && next->dozes;
+	s->tally->woken += dozed && next->state == SB_RUNNING;
+	s->tally->kept += dozed && next->state == SB_PAUSED && !next->dozes;
+	s->tally->stopped_dozing +=
+		dozed && (next->state == SB_STOPPING || next->state == SB_ENDING);
+}
+
+/* Idle or asked: by the books, and not by what life says. */
+static const char *wrong_doze(const struct sim *s, unsigned slot, const struct life *before,
+			      const struct life_event *ev, const struct life_out *out)
+{
+	const struct ledger *g = &s->ledger[slot];
+	bool looked = ev->kind == LIFE_DONE && ev->effect == DO_LOOK;
+
+	if (out->effect == DO_FREEZE && out->next.dozes) {
+		if (g->busy || s->w.clk.boot < later(g->active_ns, before->doze_ns))
+			return "dozes, and was not idle";
+		if (before->idle_is_work && (!looked || ev->busy || ev->outcome != LIFE_OK))
+			return "dozes, and nobody knows whether it works";
+	}
+	if (ev->kind == LIFE_ENTER && out->effect && !before->dozes)
+		return "a request resumed one that was to stay paused";
+	return NULL;
 }
 
 static void keep_books(struct sim *s, unsigned slot, const struct life *before,
@@ -270,20 +330,22 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 		g->active_ns = now; /* a hold was of the run before */
 	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_OBSERVED))
 		g->active_ns = latest(g->active_ns, now);
+	if (before->dozes && (ev->kind == LIFE_RESUME || ev->kind == LIFE_OBSERVED ||
+			      (before->state == SB_RUNNING && !next->dozes)))
+		g->active_ns = latest(g->active_ns, now);
 	if (ev->kind == LIFE_ENTER || ev->kind == LIFE_LEAVE) {
 		g->active_ns = latest(g->active_ns, now);
 		g->busy += ev->kind == LIFE_ENTER ? 1u : -1u;
 	}
 	if (ev->kind == LIFE_HOLD)
 		g->active_ns = latest(ev->until_ns, now);
-	if (before->pending_effect == DO_SNAPSHOT && next->pending_effect != DO_SNAPSHOT)
+	if (before->pending_effect == DO_SNAPSHOT && next->pending_effect != DO_SNAPSHOT &&
+	    !before->dozes)
 		g->active_ns = latest(g->active_ns, now);
-	if (next->state == SB_RUNNING && !g->busy && now >= later(g->active_ns, next->idle_ns) &&
-	    ((ev->kind == LIFE_DEADLINE && !next->idle_is_work) ||
-	     (ev->kind == LIFE_DONE && ev->effect == DO_LOOK))) { /* it may go on */
-		s->tally->kept_awake += ev->kind == LIFE_DONE && ev->busy;
-		g->active_ns = now;
-	}
+	if (before->pending_effect || next->pending_effect || next->retry_ns != LIFE_NEVER)
+		g->still_ns = now;
+	keep_idle_books(s, g, ev, next);
+	keep_doze_books(s, before, next);
 	if (before->state != SB_STOPPED && next->state == SB_STOPPED) {
 		g->stopped_real_ns = s->real_ns;
 		g->rebooted = false;
@@ -424,6 +486,8 @@ static void on_look(void *arg, const struct life *before, const struct life_even
 		wrong = "an effect that is not for this state";
 	if (!wrong)
 		wrong = wrong_rest(s, slot, before, ev, next);
+	if (!wrong)
+		wrong = wrong_doze(s, slot, before, ev, out);
 	if (!is_at_rest(next) && next->state < SB_ENDING && next->expires_ns > g->ceiling_ns)
 		wrong = "may live longer than its ceiling";
 	if (life_is_finished(before) &&
@@ -510,7 +574,12 @@ void ledger_check(struct sim *s)
 		if (l->state < SB_ENDING && l->lease_ns != LIFE_NEVER &&
 		    now - l->renewed_ns > l->lease_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "lives without a lease");
-		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy && !l->looking &&
+		if (l->state == SB_RUNNING && l->doze_ns != LIFE_NEVER && !g->busy && !l->looking &&
+		    !l->pending_effect && l->retry_ns == LIFE_NEVER &&
+		    now > latest(later(g->active_ns, l->doze_ns), g->still_ns) + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "idle, and does not doze");
+		if ((l->state == SB_RUNNING || (l->state == SB_PAUSED && l->dozes)) &&
+		    l->idle_ns != LIFE_NEVER && !g->busy && !l->looking &&
 		    l->pending_effect != DO_SNAPSHOT &&
 		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and still there");
@@ -570,6 +639,10 @@ void ledger_check_settled(struct sim *s)
 		if (f->frozen != (l->state == SB_PAUSED))
 			world_break(&s->w, slot,
 				    f->frozen ? "runs, and stands still" : "paused, and moves");
+		if (l->state == SB_PAUSED && l->dozes && g->busy)
+			world_break(&s->w, slot, "dozes, and a request is inside");
+		if (l->state == SB_PAUSED && row->dozes != l->dozes)
+			world_break(&s->w, slot, "the journal has another reason for its pause");
 		if (l->entry && !f->entered)
 			world_break(&s->w, slot, "its entrypoint was forgotten");
 		if (l->entry && f->exited && l->on_exit == ON_EXIT_END)

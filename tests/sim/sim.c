@@ -137,7 +137,8 @@ static bool all_were_there(void)
 {
 	bool all = tally.anew && tally.adopted && tally.warm && tally.claims && tally.stopped &&
 		   tally.started && tally.taken_back && tally.expired_stops && tally.idle_stops &&
-		   tally.rested && tally.kept_awake && tally.rolled_back;
+		   tally.rested && tally.kept_awake && tally.rolled_back && tally.dozed &&
+		   tally.woken && tally.kept && tally.stopped_dozing;
 
 	for (size_t i = 0; i < ACTIONS_N; i++) {
 		if (!done[i])
@@ -199,6 +200,9 @@ int main(int argc, char **argv)
 	(void)printf("# stopped at the end of its time %" PRIu64 ", idle %" PRIu64
 		     ", kept awake by work %" PRIu64 ", ended at rest %" PRIu64 "\n",
 		     tally.expired_stops, tally.idle_stops, tally.kept_awake, tally.rested);
+	(void)printf("# dozed %" PRIu64 ", woken %" PRIu64 ", kept paused %" PRIu64
+		     ", stopped or ended while it dozed %" PRIu64 "\n",
+		     tally.dozed, tally.woken, tally.kept, tally.stopped_dozing);
 	(void)printf("# started with other files %" PRIu64 "\n", tally.rolled_back);
 	(void)printf("%s 2 - everything that can happen did\n", all_were_there() ? "ok" : "not ok");
 	return all_were_there() ? 0 : 1;

@@ -30,6 +30,7 @@ struct ledger {
 	uint8_t reason;
 	uint64_t ceiling_ns;
 	uint64_t active_ns;
+	uint64_t still_ns; /* since when nothing is done to it */
 	unsigned busy;
 	uint64_t must;       /* the write that must be durable before anybody hears of it */
 	uint64_t birth;      /* of the PID 1 that runs */
@@ -51,6 +52,7 @@ struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
 	uint64_t anew, adopted, warm, claims, stopped, started, taken_back;
 	uint64_t expired_stops, idle_stops, rested, kept_awake, rolled_back;
+	uint64_t dozed, woken, kept, stopped_dozing;
 };
 
 struct sim {

@@ -433,7 +433,7 @@ static bool same(const struct life *a, const struct life *b)
 	       a->state == b->state && a->reason == b->reason && a->failed == b->failed &&
 	       a->pending_effect == b->pending_effect && a->tries == b->tries &&
 	       a->retry_ns == b->retry_ns && a->n_requests == b->n_requests && a->warm == b->warm &&
-	       a->claimed == b->claimed && a->rolled_back == b->rolled_back;
+	       a->claimed == b->claimed && a->rolled_back == b->rolled_back && a->dozes == b->dozes;
 }
 
 static void check_step(const struct life *l, const struct life_event *ev, size_t row)
@@ -493,6 +493,8 @@ static void every_combination(void **)
 		l.entry = l.rolled_back = bits & 8;
 		l.n_requests = bits & 8;
 		l.started_ns = bits & 16 ? AT(7) : 0;
+		l.dozes = bits & 16;
+		l.doze_ns = bits & 32 ? AT(20) : LIFE_NEVER;
 		l.expires_ns = bits & 32 ? AT(190) : AT(210);
 		l.warm = bits & 64;
 		l.claimed = bits & 128;

@@ -50,6 +50,7 @@ static void the_longest_idle_goes_and_nobody_who_is_busy(void **)
 		  false },
 		{ { .state = SB_PENDING, .active_ns = 5 }, { .active_ns = 6 }, false },
 		{ { .state = SB_PAUSED, .active_ns = 5 }, { .active_ns = 6 }, false },
+		{ { .state = SB_PAUSED, .active_ns = 5, .dozes = true }, { .active_ns = 6 }, true },
 		{ { .state = SB_ENDING, .active_ns = 5 }, { .active_ns = 6 }, false },
 	};
 

@@ -116,7 +116,8 @@ static void values_have_bounds(void **)
 	} cases[] = {
 		{ PUSH_SANDBOX, 0, 0 },
 		{ PUSH_SANDBOX, 9, 0 },
-		{ PUSH_SANDBOX, 10, -EPROTO },
+		{ PUSH_SANDBOX, 10, 0 },
+		{ PUSH_SANDBOX, 11, -EPROTO },
 		{ PUSH_KEY, 0, -EPROTO },
 		{ PUSH_KEY, 1, 0 },
 		{ PUSH_KEY, 4, 0 },

@@ -22,7 +22,8 @@ enum keeper_class {
 	KEEPER_CREATE,
 	KEEPER_REMOVE,
 	KEEPER_IMAGE,
-	KEEPER_COPY, /* takes minutes */
+	KEEPER_COPY,    /* takes minutes */
+	KEEPER_RECLAIM, /* the same */
 	KEEPER_CLASS_NUM
 };
 
@@ -32,7 +33,7 @@ static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
 	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
 	[VERB_SNAPSHOT] = KEEPER_COPY,      [VERB_PACK] = KEEPER_COPY,
-	[VERB_IMAGE_PACK] = KEEPER_COPY,
+	[VERB_IMAGE_PACK] = KEEPER_COPY,    [VERB_RECLAIM] = KEEPER_RECLAIM,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates
@@ -43,9 +44,9 @@ static const struct {
 } keeper_classes[KEEPER_CLASS_NUM] = {
 	[KEEPER_PROMPT] = { 12, true }, [KEEPER_CREATE] = { CREATE_QUEUE_RUNNING_MAX, false },
 	[KEEPER_REMOVE] = { 8, true },  [KEEPER_IMAGE] = { 4, true },
-	[KEEPER_COPY] = { 4, true },
+	[KEEPER_COPY] = { 4, true },    [KEEPER_RECLAIM] = { 1, false },
 };
-static_assert(12 + CREATE_QUEUE_RUNNING_MAX + 8 + 4 + 4 == VERB_WORKERS_MAX);
+static_assert(12 + CREATE_QUEUE_RUNNING_MAX + 8 + 4 + 4 + 1 == VERB_WORKERS_MAX);
 
 struct keeper_pending_call {
 	struct keeper_pending_call *next;

@@ -87,4 +87,6 @@ void start_wait_for_turn(struct cayd *c, struct request *rq);
  * sandbox_relay_start() carries it out. */
 [[nodiscard]] bool wake_for_request(struct cayd *c, struct request *rq, struct sandbox *sb);
 void wakes_expire_waiting(struct cayd *c, uint64_t now);
+/* reclaim.c: periodic sweep, of sandboxes that have dozed for a while. */
+void reclaims_sweep(struct cayd *c, uint64_t now);
 #endif

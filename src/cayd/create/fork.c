@@ -106,6 +106,8 @@ static int fork_make_spec(const struct sandbox *sb, const struct sandbox_fork *q
 						   !sb->info.has_stop_after,
 				       .stop_after_ms = sb->info.stop_after_ms,
 				       .has_stop_after = sb->info.has_stop_after,
+				       .pause_after_ms = sb->info.pause_after_ms,
+				       .has_pause_after = sb->info.has_pause_after,
 				       .idle_by = sb->info.idle_by,
 				       .has_idle_by = true,
 				       .on_expire = sb->info.on_expire,

@@ -147,7 +147,7 @@ static void edge_peer_append(void *arg, const struct push *what)
 static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sandbox *sb)
 {
 	struct push what = { .kind = PUSH_SANDBOX,
-			     .value = sb->life.state,
+			     .value = sandbox_wakes(sb) ? PUSH_DOZING : sb->life.state,
 			     .number = (uint32_t)sb->info.app_port,
 			     .time = sb->epoch,
 			     .id = sb->info.id,

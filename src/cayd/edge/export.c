@@ -265,7 +265,7 @@ static int export_create_check(struct cayd *c, const struct sandbox *sb, struct 
 {
 	int r = export_check(sb, rq, err);
 
-	if (r >= 0 && sb->info.state != SB_RUNNING)
+	if (r >= 0 && !sandbox_takes_requests(sb))
 		r = sandbox_fail_state(sb, err);
 	if (r >= 0)
 		r = export_path_resolve(sb, rq->body, &rq->arena, path, err);
@@ -280,7 +280,7 @@ static int export_create_check(struct cayd *c, const struct sandbox *sb, struct 
 
 void op_export_create(struct cayd *c, struct request *rq)
 {
-	const struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	auto_buf path = BUF_INIT(FILE_PATH_MAX), target = BUF_INIT(STAT_TARGET_MAX);
 	struct export_call *k;
 	struct cay_err err = {};
@@ -305,6 +305,7 @@ void op_export_create(struct cayd *c, struct request *rq)
 	path = (struct buf){};
 	c->export_calls = k;
 	request_watch_client(&k->rq);
+	sandbox_touch(sb);
 	init_call(c, &k->sandbox, "GET", buf_str(&target), (struct slice){}, on_export_stat, k);
 }
 

@@ -320,6 +320,7 @@ static void event_record_state(struct sandbox *sb)
 			   .state = sb->info.state,
 			   .end = sb->info.end,
 			   .has_end = sb->info.has_end,
+			   .dozing = life_is_dozing(&sb->life),
 			   .hold = sb->info.hold };
 	struct db_event row = { db_event_next_seq(c->db), e.at_ns, e.sandbox, {} };
 	struct event_write *n = calloc(1, sizeof(*n));

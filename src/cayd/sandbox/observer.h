@@ -14,6 +14,7 @@ struct sandbox;
 enum sandbox_notice {
 	SANDBOX_STATE_CHANGED, /* in memory; its row is not queued for the journal yet */
 	SANDBOX_STATE_QUEUED,  /* its row with the new state is queued before whatever follows */
+	SANDBOX_KEPT_PAUSED,   /* one that dozed is to stay paused; its row is not queued yet */
 	SANDBOX_STEPPED,       /* any event was applied and its effect has begun */
 	SANDBOX_RESTORED,      /* read from the journal at start, not in the table yet */
 	SANDBOX_REVOKED,       /* its tokens were revoked; the row is not queued yet */

@@ -406,6 +406,7 @@ const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 		sb->info.expires_ns = wall + (l->expires_ns - boot);
 	sb->info.has_held =
 		(l->state == SB_RUNNING || l->state == SB_PAUSED) && l->active_ns > boot;
+	sb->info.dozing = life_is_dozing(l);
 	sb->info.held_ns = sb->info.has_held ? wall + (l->active_ns - boot) : 0;
 	if (!life_is_finished(l) && !life_is_at_rest(l))
 		sb->info.active_ns = sandbox_active_wall(sb);
@@ -442,6 +443,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 		sandbox_forget_run(sb, before);
 	if (sb->life.state == SB_STOPPED || sb->life.state == SB_STARTING)
 		sb->failure = (struct cay_err){}; /* who started it has been answered */
+	sb->reclaim.asked = false;
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	if (sb->life.state != SB_PAUSED && !life_is_at_rest(&sb->life))
@@ -621,14 +623,17 @@ static void sandbox_restore_rest(struct sandbox *sb, const struct sandbox_record
 	uint64_t rest_ns =
 		rest_bound_ms(sb->cayd, from->has_rest_ttl ? from->rest_ttl_ms : 0) * NS_PER_MS;
 
-	life_set_rest(&sb->life,
-		      &(struct life_terms){ .expire_stops = from->on_expire == ON_EXPIRE_STOP,
-					    .idle_stops = from->has_stop_after,
-					    .idle_is_work = from->idle_by == IDLE_BY_WORK,
-					    .ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS
-								      : LIFE_NEVER,
-					    .rest_ns = rest_ns });
+	life_set_rest(
+		&sb->life,
+		&(struct life_terms){
+			.expire_stops = from->on_expire == ON_EXPIRE_STOP,
+			.idle_stops = from->has_stop_after,
+			.idle_is_work = from->idle_by == IDLE_BY_WORK,
+			.ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS : LIFE_NEVER,
+			.rest_ns = rest_ns,
+			.doze_ns = from->has_pause_after ? from->pause_after_ms * NS_PER_MS : 0 });
 	sb->life.rolled_back = record->rolled_back;
+	sb->life.dozes = record->dozes;
 	if (rest_ns && record->has_rest_left && record->rest_left_ms * NS_PER_MS < rest_ns)
 		sb->life.rest_left_ns = record->rest_left_ms * NS_PER_MS;
 }

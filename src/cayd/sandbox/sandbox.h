@@ -107,6 +107,9 @@ struct sandbox {
 		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
 	} claim;
 	struct {
+		bool asked; /* its memory was given back, or is about to be, since it dozes */
+	} reclaim;
+	struct {
 		bool under_way, ended;
 	} entrypoint_poll;
 	struct {
@@ -147,6 +150,7 @@ struct sandbox {
 /* When periodic work is next due (boot clock); each used by one module. */
 struct sandbox_due {
 	uint64_t save_retry_ns, entrypoint_poll_ns;
+	uint64_t reclaim_ns;
 	uint64_t swept_ns; /* the last sweep */
 };
 
@@ -267,7 +271,13 @@ void sandbox_drop_private(struct sandbox *sb);
 [[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
 				       struct cay_err *err);
 
-/* Give a request to its PID 1; it runs.  paused: the body is. */
+/* Whether it dozes and a request wakes it; and whether a request may be given to its PID 1, where
+ * it waits while the sandbox dozes: LIFE_ENTER wakes it. */
+bool sandbox_wakes(const struct sandbox *sb);
+bool sandbox_takes_requests(const struct sandbox *sb);
+/* It was used now: as a request that comes and goes. */
+void sandbox_touch(struct sandbox *sb);
+/* Give a request to its PID 1; it takes requests.  paused: the body is. */
 void sandbox_relay_start(struct cayd *c, struct request *rq, struct sandbox *sb, bool paused);
 
 /* From transition.c: the state has changed; a call that held the pointer is over. */

@@ -15,12 +15,23 @@ uint64_t rest_bound_ms(const struct cayd *c, uint64_t asked)
 	return !max || (asked && asked < max) ? asked : max;
 }
 
+bool rest_spec_never_dozes(const struct sandbox_create *spec)
+{
+	return spec->has_pause_after &&
+	       ((spec->has_stop_after && spec->pause_after_ms >= spec->stop_after_ms) ||
+		(spec->has_idle && spec->pause_after_ms >= spec->idle_ms));
+}
+
 int rest_spec_check(const struct sandbox_create *spec, struct cay_err *err)
 {
 	if (spec->has_stop_after && spec->has_idle)
 		return cay_fail_field(err, CAY_E_INVALID, "stop_after_ms",
 				      "give either 'stop_after_ms' or 'idle_ms'; 'rest_ttl_ms' "
 				      "ends what stays stopped");
+	if (rest_spec_never_dozes(spec))
+		return cay_fail_field(err, CAY_E_INVALID, "pause_after_ms",
+				      "'pause_after_ms' must be less than '%s'",
+				      spec->has_idle ? "idle_ms" : "stop_after_ms");
 	if (spec->storage == STORAGE_MEMORY &&
 	    (spec->has_stop_after || spec->on_expire == ON_EXPIRE_STOP))
 		return cay_fail_field(err, CAY_E_UNSUPPORTED,
@@ -44,9 +55,10 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 		.on_exit = (uint8_t)spec->on_exit,
 		.expire_stops = spec->on_expire == ON_EXPIRE_STOP,
 		.idle_stops = spec->has_stop_after,
-		.idle_is_work =
-			spec->has_idle_by ? spec->idle_by == IDLE_BY_WORK : spec->has_stop_after,
+		.idle_is_work = spec->has_idle_by ? spec->idle_by == IDLE_BY_WORK
+						  : spec->has_stop_after || spec->has_pause_after,
 		.rest_ns = rest_bound_ms(c, spec->has_rest_ttl ? spec->rest_ttl_ms : 0) * NS_PER_MS,
+		.doze_ns = spec->has_pause_after ? spec->pause_after_ms * NS_PER_MS : 0,
 	};
 }
 
@@ -72,6 +84,8 @@ static void sandbox_assign_rest(struct sandbox *sb, const struct sandbox_create 
 
 	info->has_stop_after = spec->has_stop_after;
 	info->stop_after_ms = spec->stop_after_ms;
+	info->has_pause_after = spec->has_pause_after;
+	info->pause_after_ms = spec->pause_after_ms;
 	info->has_idle_by = t.idle_is_work;
 	info->idle_by = t.idle_is_work ? IDLE_BY_WORK : IDLE_BY_REQUESTS;
 	info->has_on_expire = t.expire_stops;

@@ -17,6 +17,8 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 [[nodiscard]] int sandbox_check_same_spec(const struct sandbox *sb,
 					  const struct sandbox_create *spec, struct cay_err *err);
 /* Whether its storage and its other members allow what it wants of stopping. */
+/* It would end or stop before it dozes. */
+bool rest_spec_never_dozes(const struct sandbox_create *spec);
 /* The time at rest that was asked for, within limits.rest_ttl; 0: for ever. */
 uint64_t rest_bound_ms(const struct cayd *c, uint64_t asked);
 [[nodiscard]] int rest_spec_check(const struct sandbox_create *spec, struct cay_err *err);

@@ -382,8 +382,8 @@ static void sandbox_set_end(struct sandbox *sb, enum life_kind by)
 enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev)
 {
 	unsigned before = sb->life.state;
+	bool dozed = life_is_dozing(&sb->life), changed;
 	struct life_out out;
-	bool changed;
 
 	life_step(&sb->life, ev, clk_boot_ns(sb->cayd->clk), &out);
 	if (out.refused)
@@ -394,6 +394,8 @@ enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *e
 		if (sb->life.state == SB_ENDING)
 			sandbox_set_end(sb, ev->kind);
 		sandbox_state_changed(sb, before);
+	} else if (dozed && !life_is_dozing(&sb->life)) {
+		sandbox_notify_observers(sb, SANDBOX_KEPT_PAUSED);
 	}
 	/* no effect overtakes a write that a reply or effect waits for */
 	if (out.effect && sb->unsaved)

@@ -26,6 +26,22 @@ void sandbox_resolve_name(struct cayd *c, struct request *rq)
 		op_match_resolve(&rq->match, &sb->info.id);
 }
 
+bool sandbox_wakes(const struct sandbox *sb)
+{
+	return life_is_dozing(&sb->life) && sb->info.wake == WAKE_BY_KEY;
+}
+
+bool sandbox_takes_requests(const struct sandbox *sb)
+{
+	return sb->life.state == SB_RUNNING || sandbox_wakes(sb);
+}
+
+void sandbox_touch(struct sandbox *sb)
+{
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ENTER });
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_LEAVE });
+}
+
 struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_actor(c->sandboxes, &rq->actor, &rq->match.params[0]);
@@ -60,6 +76,8 @@ int sandbox_fail_state(const struct sandbox *sb, struct cay_err *err)
 	r = cay_fail(err, CAY_E_STATE, "%s",
 		     info->hold                  ? info->hold
 		     : info->state == SB_PENDING ? "the sandbox is being created"
+		     : life_is_dozing(&sb->life) ? "the sandbox is paused, and no request wakes "
+						   "it; resume it first"
 		     : info->state == SB_PAUSED  ? "the sandbox is paused; resume it first"
 		     : sb->life.rolled_back && info->state == SB_STOPPED
 			     ? "the sandbox was rolled back and has no files of its own yet; start "

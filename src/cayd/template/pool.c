@@ -248,7 +248,7 @@ static int template_make_warm_spec(const struct cayd *c, const struct template *
 	spec.services = (struct field_list){};
 	spec.has_entrypoint = spec.image_entrypoint = spec.has_ttl = spec.has_idle = false;
 	spec.has_lease = spec.has_egress = spec.has_stop_after = spec.has_rest_ttl = false;
-	spec.has_on_expire = spec.has_idle_by = false;
+	spec.has_on_expire = spec.has_idle_by = spec.has_pause_after = false;
 	spec.on_expire = ON_EXPIRE_END;
 	spec.on_exit = ON_EXIT_KEEP;
 	if (template_give_files(c, t, &spec, err) < 0)

@@ -9,6 +9,7 @@
 #include "cayd/egress/policy.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/services-check.h"
+#include "cayd/sandbox/spec.h"
 #include "cayd/snapshot/snapshot.h"
 #include "cayd/template/pool.h"
 #include "cayd/tenant/quota.h"
@@ -198,6 +199,8 @@ static void template_drop_overridden(const struct sandbox_create *asked, struct 
 		ret->has_idle = false;
 	else if (asked->has_idle && !asked->has_stop_after)
 		ret->has_stop_after = false;
+	if (!asked->has_pause_after && rest_spec_never_dozes(ret))
+		ret->has_pause_after = false;
 	if (ret->storage == STORAGE_DISK && !asked->has_writable) {
 		ret->has_writable = false;
 		ret->writable = (struct field_texts){};

@@ -503,9 +503,9 @@ static struct sandbox *tree_import_find_running(struct cayd *c, struct request *
 
 	if (!sb)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
-	else if (sb->info.state != SB_RUNNING)
+	else if (!sandbox_takes_requests(sb))
 		sandbox_refuse_state(rq, sb);
-	return sb && sb->info.state == SB_RUNNING ? sb : NULL;
+	return sb && sandbox_takes_requests(sb) ? sb : NULL;
 }
 
 static bool tree_import_has_slot(const struct cayd *c, const struct id *tenant)

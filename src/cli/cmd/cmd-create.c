@@ -19,7 +19,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[34] = {
+const struct opt opts_create[35] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -60,12 +60,17 @@ const struct opt opts_create[34] = {
 	  .help = "End it after this time without a request, e.g. 10m" },
 	{ "stop-after", 0, OPT_DURATION, AT(stop_after_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "Stop it after this time without a request or a command that runs, e.g. 15m" },
+	{ "pause-after", 0, OPT_DURATION, AT(pause_after_ms), LIFE_MIN_MS, LIFE_MAX_MS,
+	  .arg = "TIME",
+	  .help = "Let it doze after this time without a request or a command that runs, e.g. 1m; "
+		  "a request wakes it" },
 	{ "on-expire", 0, OPT_CHOICE, AT(on_expire), .table = &sandbox_create_table,
 	  .member = "on_expire", .arg = "end|stop",
 	  .help = "What happens when --ttl is over; stop keeps its files" },
 	{ "wake", 0, OPT_CHOICE, AT(wake), .table = &sandbox_create_table, .member = "wake",
 	  .arg = "key|never",
-	  .help = "Whether a command or a file operation starts it when it is stopped" },
+	  .help = "Whether a command or a file operation starts it when it is stopped; never: nor "
+		  "wakes it when it dozes" },
 	{ "rest-ttl", 0, OPT_DURATION, AT(rest_ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after it was stopped for this time, e.g. 30d" },
 	{ "lease", 0, OPT_DURATION, AT(lease_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
@@ -287,6 +292,7 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_idle = request->idle_ms > 0;
 	request->has_lease = request->lease_ms > 0;
 	request->has_stop_after = request->stop_after_ms > 0;
+	request->has_pause_after = request->pause_after_ms > 0;
 	request->has_rest_ttl = request->rest_ttl_ms > 0;
 	request->has_on_expire = request->on_expire != (unsigned)OPTION_UNSET;
 	if (!request->has_on_expire)

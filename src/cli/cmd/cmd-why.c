@@ -52,8 +52,11 @@ static void cmd_why_add_live_state(struct print_table *t, const struct sandbox_i
 {
 	char at[CLK_TEXT_LEN + 1], left[PRINT_AGE_MAX];
 
-	print_table_add_pair(t, "state", "%s: it has not ended",
-			     field_choice_name(&sandbox_info_table, "state", s->state));
+	print_table_add_pair(
+		t, "state", "%s: %s", field_choice_name(&sandbox_info_table, "state", s->state),
+		!s->dozing               ? "it has not ended"
+		: s->wake == WAKE_BY_KEY ? "it dozes, because it was idle; a request wakes it"
+					 : "it dozes, because it was idle; 'cay resume' wakes it");
 	cmd_why_add_time_ago(t, "since", s->changed_ns, now);
 	cmd_why_add_time_ago(t, "last request", s->active_ns, now);
 	if (!s->has_expires) {

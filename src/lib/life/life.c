@@ -62,6 +62,7 @@ void life_set_rest(struct life *l, const struct life_terms *t)
 	l->idle_is_work = t->idle_is_work;
 	l->ttl_ns = t->ttl_ns;
 	l->rest_ns = l->rest_left_ns = t->rest_ns ? t->rest_ns : LIFE_NEVER;
+	l->doze_ns = t->doze_ns ? t->doze_ns : LIFE_NEVER;
 }
 
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max)
@@ -96,6 +97,12 @@ static bool life_is_up(const struct life *l)
 	return l->state == SB_RUNNING || l->state == SB_PAUSED;
 }
 
+/* Nothing is done to it, nor waits to be repeated. */
+static bool life_is_still(const struct life *l)
+{
+	return l->pending_effect == DO_NOTHING && l->retry_ns == LIFE_NEVER;
+}
+
 bool life_is_used_up(const struct life *l)
 {
 	return l->state == SB_STOPPED && !l->expire_stops &&
@@ -117,9 +124,24 @@ static bool life_has_deadlines(const struct life *l)
 /* When it has been idle for too long. */
 static uint64_t life_idle_end(const struct life *l)
 {
-	return l->state == SB_RUNNING && !l->n_requests && l->pending_effect != DO_SNAPSHOT
+	return (l->state == SB_RUNNING || life_is_dozing(l)) && !l->n_requests &&
+			       l->pending_effect != DO_SNAPSHOT
 		       ? life_time_add(l->active_ns, l->idle_ns)
 		       : LIFE_NEVER;
+}
+
+/* When it has been idle for long enough to doze. */
+static uint64_t life_doze_time(const struct life *l)
+{
+	return l->state == SB_RUNNING && !l->n_requests && life_is_still(l)
+		       ? life_time_add(l->active_ns, l->doze_ns)
+		       : LIFE_NEVER;
+}
+
+/* The first of both. */
+static uint64_t life_idle_due(const struct life *l)
+{
+	return life_time_min(life_idle_end(l), life_doze_time(l));
 }
 
 /* When its time at rest is to be counted, or over. */
@@ -147,7 +169,7 @@ uint64_t life_next_deadline(const struct life *l)
 	if (life_has_deadlines(l))
 		at = life_time_min(at, life_time_add(l->renewed_ns, l->lease_ns));
 	if (!l->looking)
-		at = life_time_min(at, life_idle_end(l));
+		at = life_time_min(at, life_idle_due(l));
 	return life_time_min(at, life_rest_tick(l));
 }
 
@@ -180,6 +202,8 @@ static enum life_effect life_effect_of_state(const struct life *l)
 		[SB_STOPPING] = DO_STOP,  [SB_STOPPED] = DO_STOP, [SB_ENDING] = DO_REMOVE,
 	};
 
+	if (life_is_dozing(l)) /* a wake may have happened, and requests may be inside */
+		return DO_THAW;
 	return effects[l->state] == DO_STOP && l->rolled_back ? DO_REMOVE : effects[l->state];
 }
 
@@ -236,6 +260,7 @@ static void life_begin_stopping(struct life_out *out, uint64_t now)
 	}
 	l->started_ns = 0; /* its death is ours and no news */
 	l->look_is_void = l->looking;
+	l->dozes = false;
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
 	life_set_state(out, SB_STOPPING);
@@ -353,6 +378,33 @@ static void life_on_create_step(struct life_out *out, const struct life_event *e
 	}
 }
 
+/* A request is inside, or it was used since it began to doze. */
+static bool life_is_wanted(const struct life *l, uint64_t now)
+{
+	return l->n_requests || now < life_time_add(l->active_ns, l->doze_ns);
+}
+
+/* What is done to it now comes first, and its outcome leads here again. */
+static void life_wake(struct life_out *out, uint64_t now)
+{
+	if (life_is_dozing(&out->next) && life_is_still(&out->next) &&
+	    life_is_wanted(&out->next, now))
+		life_begin_effect(out, DO_THAW);
+}
+
+/* A row that is lost is found out by the machine, so nobody waits for it. */
+static void life_set_paused(struct life_out *out, bool paused, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	if (!paused || !l->dozes) /* to doze off is no activity */
+		life_touch(l, now);
+	out->sync = !l->dozes; /* else a client that sees it also finds it after a crash */
+	if (!paused)
+		l->dozes = false;
+	life_set_state(out, paused ? SB_PAUSED : SB_RUNNING);
+}
+
 /* The state is set only after the effect; an effect with unknown outcome is undone by
  * requesting the effect of the current state. */
 static void life_on_freeze_done(struct life_out *out, const struct life_event *ev, uint64_t now)
@@ -363,18 +415,19 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 		     (ev->effect == DO_FREEZE); /* false: the effect restored the current state */
 
 	out->notify = true;
-	if (ev->outcome != LIFE_OK && turns) {
+	if (turns && !paused && l->dozes && (ev->outcome != LIFE_OK || life_is_wanted(l, now))) {
+		l->dozes = false; /* a request came, or it is tried again after as long */
+		life_touch(l, now);
+		life_begin_effect(out, DO_THAW);
+	} else if (ev->outcome != LIFE_OK && turns && !l->dozes) {
 		life_begin_effect(out, life_effect_of_state(l));
 	} else if (ev->outcome != LIFE_OK) {
 		/* with a delay: while the keeper is not running, a request to it fails at once */
 		life_schedule_retry(l, now);
 	} else {
 		l->tries = 0;
-		if (!turns)
-			return;
-		life_touch(l, now);
-		life_set_state(out, paused ? SB_RUNNING : SB_PAUSED);
-		out->sync = true; /* a client that sees it also finds it after a crash */
+		if (turns)
+			life_set_paused(out, !paused, now);
 	}
 }
 
@@ -391,7 +444,10 @@ static void life_expire(struct life_out *out, uint64_t now)
 /* One that may not stop goes on: the end of an idle one is not what its owner wants. */
 static void life_on_idle(struct life_out *out, bool may_stop, uint64_t now)
 {
-	if (!out->next.idle_stops)
+	if (now < life_idle_end(&out->next)) {
+		out->next.dozes = true;
+		life_begin_effect(out, DO_FREEZE);
+	} else if (!out->next.idle_stops)
 		life_begin_ending(out, END_IDLE, false);
 	else if (may_stop)
 		life_begin_stopping(out, now);
@@ -403,7 +459,7 @@ static void life_on_idle(struct life_out *out, bool may_stop, uint64_t now)
 static void life_on_looked(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
 	struct life *l = &out->next;
-	bool due = l->looking && !l->look_is_void && now >= life_idle_end(l);
+	bool due = l->looking && !l->look_is_void && now >= life_idle_due(l);
 
 	l->looking = l->look_is_void = false;
 	if (!due)
@@ -418,10 +474,12 @@ static void life_on_looked(struct life_out *out, const struct life_event *ev, ui
 static void life_on_snapshot_done(struct life_out *out, enum life_outcome outcome, uint64_t now)
 {
 	out->notify = true;
-	if (life_is_up(&out->next)) /* nothing could come in meanwhile */
+	if (life_is_up(&out->next) && !out->next.dozes) /* nothing could come in meanwhile */
 		life_touch(&out->next, now);
 	if (outcome != LIFE_OK && life_is_up(&out->next))
 		life_begin_effect(out, life_effect_of_state(&out->next));
+	else
+		life_wake(out, now);
 }
 
 static void life_on_effect_done(struct life_out *out, const struct life_event *ev, uint64_t now)
@@ -462,7 +520,7 @@ static void life_begin_freeze_or_thaw(struct life_out *out, enum life_effect eff
 {
 	const struct life *l = &out->next;
 	enum sandbox_state to = from == SB_RUNNING ? SB_PAUSED : SB_RUNNING;
-	bool still = l->pending_effect == DO_NOTHING && l->retry_ns == LIFE_NEVER;
+	bool still = life_is_still(l);
 
 	if (l->state == to && still)
 		out->notify = true; /* it is so already */
@@ -470,6 +528,31 @@ static void life_begin_freeze_or_thaw(struct life_out *out, enum life_effect eff
 		out->refused = CAY_E_STATE;
 	else
 		life_begin_effect(out, effect);
+}
+
+/* Whoever asks for it wants it to stay paused. */
+static void life_pause(struct life_out *out)
+{
+	struct life *l = &out->next;
+
+	if (life_is_dozing(l) ? life_is_still(l) : l->dozes && l->pending_effect == DO_FREEZE) {
+		l->dozes = false;
+		out->notify = true;
+		out->journal = out->sync = l->state == SB_PAUSED;
+	} else {
+		life_begin_freeze_or_thaw(out, DO_FREEZE, SB_RUNNING);
+	}
+}
+
+static void life_resume(struct life_out *out, uint64_t now)
+{
+	if (!out->next.dozes) {
+		life_begin_freeze_or_thaw(out, DO_THAW, SB_PAUSED);
+		return;
+	}
+	life_touch(&out->next, now);
+	out->notify = true;
+	life_wake(out, now);
 }
 
 static void life_stop(struct life_out *out, uint64_t now)
@@ -488,8 +571,7 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 
 	if (life_is_up(l) || l->state == SB_STARTING) {
 		out->notify = true; /* it is so already */
-	} else if (l->state != SB_STOPPED || l->pending_effect != DO_NOTHING ||
-		   l->retry_ns != LIFE_NEVER || life_is_used_up(l)) {
+	} else if (l->state != SB_STOPPED || !life_is_still(l) || life_is_used_up(l)) {
 		out->refused = CAY_E_STATE;
 	} else {
 		l->active_ns = l->saved_ns = now;
@@ -507,8 +589,7 @@ static void life_start(struct life_out *out, uint64_t max, uint64_t now)
 
 bool life_can_be_copied(const struct life *l)
 {
-	return (life_is_up(l) || (l->state == SB_STOPPED && !l->rolled_back)) &&
-	       l->pending_effect == DO_NOTHING && l->retry_ns == LIFE_NEVER;
+	return (life_is_up(l) || (l->state == SB_STOPPED && !l->rolled_back)) && life_is_still(l);
 }
 
 static void life_snapshot(struct life_out *out)
@@ -526,8 +607,7 @@ static void life_roll_back(struct life_out *out, uint64_t now)
 	if (life_is_up(l)) {
 		l->rolled_back = true;
 		life_begin_stopping(out, now);
-	} else if (l->state == SB_STOPPED && l->pending_effect == DO_NOTHING &&
-		   l->retry_ns == LIFE_NEVER) {
+	} else if (l->state == SB_STOPPED && life_is_still(l)) {
 		l->rolled_back = true;
 		out->notify = out->journal = out->sync = true;
 	} else {
@@ -572,6 +652,7 @@ static void life_hold(struct life_out *out, uint64_t until, uint64_t now)
 	}
 	out->next.active_ns = out->next.saved_ns = until > now ? until : now;
 	out->notify = out->journal = out->sync = true;
+	life_wake(out, now);
 }
 
 /* Ownership is journaled only once it runs; after an earlier crash it is still warm. */
@@ -610,6 +691,7 @@ static void life_count_request(struct life_out *out, bool enter, uint64_t now)
 		l->saved_ns = now;
 		out->journal = true;
 	}
+	life_wake(out, now);
 }
 
 static void life_count_rest(struct life_out *out, uint64_t now)
@@ -631,10 +713,11 @@ static void life_on_deadline(struct life_out *out, bool may_stop, uint64_t now)
 		life_expire(out, now);
 	else if (life_has_deadlines(l) && now >= life_time_add(l->renewed_ns, l->lease_ns))
 		life_begin_ending(out, END_LEASE, false);
-	else if (!l->looking && now >= life_idle_end(l) && l->idle_is_work) {
+	else if (!l->looking && now >= life_idle_due(l) && l->idle_is_work &&
+		 l->state == SB_RUNNING) {
 		l->looking = true;
 		out->effect = DO_LOOK;
-	} else if (!l->looking && now >= life_idle_end(l))
+	} else if (!l->looking && now >= life_idle_due(l))
 		life_on_idle(out, may_stop, now);
 	else if (now >= life_rest_tick(l))
 		life_count_rest(out, now);
@@ -652,8 +735,10 @@ static void life_adopt_running(struct life_out *out, const struct life_observati
 	struct life *l = &out->next;
 	bool paused = l->state == SB_PAUSED;
 
-	life_touch(l, now); /* activity in the meantime was not counted */
-	if (f->frozen != paused)
+	life_touch(l, now);                   /* activity in the meantime was not counted */
+	if (paused && l->dozes && !f->frozen) /* it was woken, which was not written */
+		life_set_paused(out, false, now);
+	else if (f->frozen != paused)
 		life_begin_effect(out, life_effect_of_state(l));
 	else if (!paused && l->entry && !f->entrypoint_started)
 		life_begin_effect(out, DO_ENTRYPOINT);
@@ -776,10 +861,10 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 			life_begin_ending(out, ev->reason, ev->code != 0);
 		break;
 	case LIFE_PAUSE:
-		life_begin_freeze_or_thaw(out, DO_FREEZE, SB_RUNNING);
+		life_pause(out);
 		break;
 	case LIFE_RESUME:
-		life_begin_freeze_or_thaw(out, DO_THAW, SB_PAUSED);
+		life_resume(out, now);
 		break;
 	case LIFE_STOP:
 		life_stop(out, now);

@@ -53,6 +53,12 @@
  * is counted while the machine is on, in parts that are journaled: neither a reboot nor a wall
  * clock that jumps removes a sandbox early.
  *
+ * One that is idle may doze first: it is paused, and a request, a hold or a resume thaws it.  Its
+ * idle time goes on.  Nothing of that waits for the journal.  After a crash the machine decides:
+ * one that dozes and is not frozen was woken, and one that is frozen and should run is thawed.
+ * Where it is not known whether a wake has happened, the thaw is repeated: only an asked pause
+ * freezes again.  A pause of one that dozes makes the doze an asked pause.
+ *
  * A snapshot changes no state.  The keeper freezes the sandbox while it copies; where the outcome
  * is a failure or unknown, the effect of the state follows, which thaws a running one.  After a
  * crash the machine is found frozen and the state says running, which leads to the same.
@@ -109,9 +115,11 @@ struct life {
 	bool warm;           /* without an owner yet */
 	/* in the record, not in the row */
 	bool rolled_back; /* what it has on the disk is void */
+	bool dozes;       /* it is paused, or being paused, because it was idle */
 	/* the same; set by life_set_rest() */
 	bool expire_stops, idle_stops; /* it does not end then */
 	bool idle_is_work;             /* idle is who has neither a request nor work of a client */
+	uint64_t doze_ns;              /* it is paused after being idle this long; or LIFE_NEVER */
 	uint64_t ttl_ns;               /* with expire_stops: of each run */
 	uint64_t rest_ns;              /* a stopped one ends after this time; or LIFE_NEVER */
 	uint64_t rest_left_ns;         /* of it */
@@ -140,7 +148,7 @@ enum life_kind {
 	LIFE_EXTEND,   /* until_ns */
 	LIFE_RENEW,    /* the lease: lease_ns */
 	LIFE_HOLD,     /* it is not idle until until_ns */
-	LIFE_ENTER,    /* a request enters the sandbox */
+	LIFE_ENTER,    /* a request enters the sandbox; one that dozes is woken */
 	LIFE_LEAVE,    /* a request leaves it */
 	LIFE_CLAIM,    /* a warm sandbox gets its owner: terms */
 	LIFE_DEADLINE, /* life_next_deadline() is reached */
@@ -174,6 +182,7 @@ struct life_terms {
 	uint8_t on_exit;
 	bool expire_stops, idle_stops, idle_is_work;
 	uint64_t rest_ns; /* 0: none */
+	uint64_t doze_ns; /* the same */
 };
 
 struct life_event {
@@ -218,6 +227,11 @@ void life_reset_transient(struct life *l);
 static inline bool life_is_at_rest(const struct life *l)
 {
 	return l->state == SB_STOPPING || l->state == SB_STOPPED || l->state == SB_STARTING;
+}
+/* Paused by itself: a request runs it again. */
+static inline bool life_is_dozing(const struct life *l)
+{
+	return l->state == SB_PAUSED && l->dozes;
 }
 /* Whether LIFE_SNAPSHOT fits: it runs, is paused or stopped, has files of its own, and nothing is
  * done to it now. */

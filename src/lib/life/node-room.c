@@ -26,7 +26,8 @@ uint64_t node_room_disk_reserve(uint64_t size)
 
 bool node_room_is_better_victim(const struct life *l, const struct life *than)
 {
-	if (l->state != SB_RUNNING || l->n_requests || l->pending_effect != DO_NOTHING)
+	if ((l->state != SB_RUNNING && !life_is_dozing(l)) || l->n_requests ||
+	    l->pending_effect != DO_NOTHING)
 		return false;
 	return !than || l->active_ns < than->active_ns;
 }

@@ -144,6 +144,8 @@ struct sandbox_create {
 	bool has_entrypoint, image_entrypoint;
 	uint64_t ttl_ms, idle_ms, lease_ms, stop_after_ms, rest_ttl_ms;
 	bool has_ttl, has_idle, has_lease, has_stop_after, has_rest_ttl;
+	uint64_t pause_after_ms;
+	bool has_pause_after;
 	unsigned on_expire, idle_by, wake;
 	bool has_on_expire, has_idle_by, has_wake;
 	const char *template;
@@ -231,6 +233,8 @@ struct sandbox_info {
 	bool has_expires, has_lease, has_lease_until;
 	uint64_t stop_after_ms, rest_ttl_ms, held_ns;
 	bool has_stop_after, has_rest_ttl, has_held;
+	uint64_t pause_after_ms;
+	bool has_pause_after, dozing;
 	unsigned on_expire, idle_by, wake;
 	bool has_on_expire, has_idle_by, has_wake;
 	const char *group, *entry;
@@ -259,7 +263,7 @@ struct sandbox_record {
 	struct id home;
 	uint64_t ttl_ms, rest_left_ms;
 	bool has_ttl, has_rest_left;
-	bool rolled_back;
+	bool rolled_back, dozes;
 	struct limits wanted; /* not set yet */
 	bool has_wanted;
 	uint64_t epoch;
@@ -325,7 +329,7 @@ struct event {
 	const char *group;
 	unsigned state;
 	struct end end;
-	bool has_end;
+	bool has_end, dozing;
 	const char *hold;
 };
 

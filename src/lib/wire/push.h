@@ -21,8 +21,8 @@
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
  *	SANDBOX  enum             app_port   epoch          sandbox  its      16 bytes: SHA-256
- *	         sandbox_state                                                of its group,
- *	                                                                      16: of its name
+ *	         sandbox_state,                                               of its group,
+ *	         PUSH_DOZING                                                  16: of its name
  *	REVOKED  slot                                       sandbox           8 bytes of a token
  *	EXPORTS  pair of slots    count                     sandbox           two tags of 16 bytes
  *	KEY      enum op_scope    1: bound   until, unix ms key      its      SHA-256 of it
@@ -48,19 +48,21 @@
  * while they arrive.  One record with the number 0 says there are none.
  *
  * BUSY is sent when the number of requests inside a sandbox has changed, and with 0
- * for a request that came and went in between, so that cayd can tell which are idle.  USED is sent
- * now and then for a key that was accepted.  A bound key is refused until its GROUP has come.
- *REFUSED is a sum: refusals of one peer since the last record.  The peer is an IPv6 address, or
- *IPv4 mapped into one, of an IPv6 network the first 64 bits; all zero are several.  COUNT is a cell
- *of daemon/metrics.h's table, sent when it has changed; the cells depend on the build, so cayd
- *accepts them only from its own. */
+ * for a request that came and went in between, so that cayd can tell which are idle.  To one that
+ * dozes a request is sent as if it ran, and waits in its socket; the BUSY is sent at once.
+ * USED is sent now and then for a key that was accepted.  A bound key is refused until its GROUP
+ *has come. REFUSED is a sum: refusals of one peer since the last record.  The peer is an IPv6
+ *address, or IPv4 mapped into one, of an IPv6 network the first 64 bits; all zero are several.
+ *COUNT is a cell of daemon/metrics.h's table, sent when it has changed; the cells depend on the
+ *build, so cayd accepts them only from its own. */
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 8
+#define PUSH_ABI 9
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
-#define PUSH_STATES 10        /* values of a sandbox's state */
+#define PUSH_STATES 11        /* values of a sandbox's state, and the next */
+#define PUSH_DOZING 10        /* it is paused, and a BUSY wakes it */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
 #define PUSH_REVOKED_MAX 16   /* places of a sandbox */
 #define PUSH_EXPORTS_MAX 64   /* of a sandbox */

@@ -22,7 +22,7 @@
 #define VERB_REPLY_BIT 0x8000
 #define VERB_LIST_MAX 56
 #define VERB_CGROUP_MAX 255 /* of cgroup.path in settings.def */
-#define VERB_WORKERS_MAX 44 /* verbs that the keeper carries out at once; cayd divides them */
+#define VERB_WORKERS_MAX 45 /* verbs that the keeper carries out at once; cayd divides them */
 /* In verb_reply.code; other codes are rows of errors.def, which move. */
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
