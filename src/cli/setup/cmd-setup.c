@@ -9,7 +9,7 @@
 
 struct setup_args {
 	bool yes, check;
-	const char *image, *disk, *with, *images;
+	const char *image, *disk, *swap, *with, *images;
 };
 
 static const struct opt rows[] = {
@@ -31,6 +31,9 @@ static const struct opt rows[] = {
 	{ "disk", 0, OPT_TEXT, offsetof(struct setup_args, disk), .arg = "SIZE",
 	  .help = "Size of the file system with quotas for paths.state, where it has none: 50Gi; "
 		  "no: leave it" },
+	{ "swap", 0, OPT_TEXT, offsetof(struct setup_args, swap), .arg = "SIZE",
+	  .help = "Make compressed swap in memory for sandboxes that doze, where the machine has "
+		  "no swap: 8Gi" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
@@ -40,6 +43,7 @@ static const struct setup_step setup_steps[] = {
 	{ "users", setup_users_check, setup_users_apply },
 	{ "settings", setup_config_check, setup_config_apply },
 	{ "disk", setup_disk_check, setup_disk_apply },
+	{ "swap", setup_swap_check, setup_swap_apply, .wanted = setup_swap_wanted },
 	{ "daemons", setup_daemons_check, setup_daemons_apply },
 	{ "key", setup_key_check, setup_key_apply },
 	{ "image", setup_image_check, setup_image_apply },
@@ -240,6 +244,7 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 			   .api = &c->api,
 			   .source = a->image,
 			   .disk = a->disk,
+			   .swap = a->swap,
 			   .images = a->images,
 			   .check = a->check,
 			   .found = BUF_INIT(SETUP_FOUND_MAX) };
@@ -274,7 +279,7 @@ static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err
 
 const struct cmd cmd_setup = {
 	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--with NAME,...] [--images DIR] "
-			   "[--disk SIZE] [--json]"),
+			   "[--disk SIZE] [--swap SIZE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.ignores_settings_error = true,
 	.options = options,

@@ -63,6 +63,20 @@ static void doctor_check_state_dir(struct doctor_finding *f)
 			    buf_str(&free_text));
 }
 
+#define ZRAM "/dev/zram"
+
+/* Words are separated by spaces, tabs or both. */
+static struct slice doctor_cut_word(struct slice *line)
+{
+	struct slice rest = slice_trim(*line), word = rest;
+
+	word.n = 0;
+	while (word.n < rest.n && rest.p[word.n] != ' ' && rest.p[word.n] != '\t')
+		word.n++;
+	*line = (struct slice){ rest.p + word.n, rest.n - word.n };
+	return word;
+}
+
 static void doctor_check_memory(struct doctor_finding *f)
 {
 	auto_buf text = BUF_INIT(32);
@@ -75,6 +89,37 @@ static void doctor_check_memory(struct doctor_finding *f)
 	if (byte_size_format(bytes, &text) >= 0)
 		finding_set(f, bytes < f->row->want ? f->row->bad : VERDICT_OK, "%s in total",
 			    buf_str(&text));
+}
+
+/* "/dev/zram0  partition  8388604  0  100" below a line of titles.  What dozes is written there. */
+static void doctor_check_swap(struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(64)), size = BUF_INIT(32);
+	struct slice rest, line, name, disk = {};
+	uint64_t kib, sum = 0;
+
+	if (doctor_proc_file_read(f->row->path, &text) < 0)
+		buf_clear(&text);
+	rest = (struct slice){ buf_str(&text), text.len };
+	(void)slice_cut(&rest, '\n');
+	while ((line = slice_cut(&rest, '\n')).n) {
+		name = doctor_cut_word(&line);
+		(void)doctor_cut_word(&line);
+		if (str_parse_u64(doctor_cut_word(&line), 0, UINT64_MAX >> 10, &kib) < 0)
+			continue;
+		sum += kib << 10;
+		if (name.n < strlen(ZRAM) || memcmp(name.p, ZRAM, strlen(ZRAM)) != 0)
+			disk = name;
+	}
+	if (!sum)
+		finding_set(f, VERDICT_OK,
+			    "none: the memory of sandboxes that doze stays; 'cay setup --swap "
+			    "8Gi' compresses it");
+	else if (byte_size_format(sum, &size) >= 0 && disk.n)
+		finding_set(f, f->row->bad, "%s, of it on %.*s", buf_str(&size), (int)disk.n,
+			    disk.p);
+	else if (size.len)
+		finding_set(f, VERDICT_OK, "%s, compressed in memory", buf_str(&size));
 }
 
 /* An operation without parameters.  Its hint is dropped: the row has the advice. */
@@ -283,6 +328,7 @@ const struct doctor_check doctor_host[] = {
 	{ "crun",    doctor_check_runtime, "crun", .version = "1.28",  .bad = VERDICT_FAIL, .advice = "install crun 1.28 or later; earlier versions follow symbolic links of an image" },
 	{ "runc",    doctor_check_runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later to run sandboxes with it" },
 	{ "memory",  doctor_check_memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "add memory: the default limit of a sandbox is 512 MiB" },
+	{ "swap",    doctor_check_swap, "/proc/swaps", .bad = VERDICT_WARN, .advice = "if that is not encrypted, memory of sandboxes that doze is on the disk in clear: use 'cay setup --swap 8Gi', which makes swap in memory, or encrypted swap" },
 	{ "state",   doctor_check_state_dir, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "put paths.state on ext4, btrfs or xfs with room for images and sandboxes" },
 	{ "quota",   doctor_check_disk_quota, .bad = VERDICT_WARN, .advice = "run 'cay setup' as root, or put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
 	{ "pull",    doctor_check_pull, .want = 3, .bad = VERDICT_WARN, .advice = "images cannot be pulled: install skopeo, use Linux 6.2 or later with 'landlock' in lsm=, and start cay-pull" },

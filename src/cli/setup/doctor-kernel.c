@@ -10,7 +10,7 @@
 #include "cli/setup/doctor.h"
 
 /* path_read() refuses files of /proc and /sys: their size is 0. */
-static int doctor_proc_file_read(const char *path, struct buf *ret)
+int doctor_proc_file_read(const char *path, struct buf *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 

@@ -40,6 +40,8 @@ void doctor_check_run(struct cli *c, const struct doctor_check *row, struct doct
 /* Set the finding; only the first call counts. */
 __attribute__((format(printf, 3, 4))) void finding_set(struct doctor_finding *f,
 						       enum doctor_verdict v, const char *fmt, ...);
+/* Read a file below /proc. */
+[[nodiscard]] int doctor_proc_file_read(const char *path, struct buf *ret);
 /* Compare "1.28" or "6.12.30-amd64" by number: -1, 0, 1 as a is older, equal, newer; a
  * part that is not a number counts as 0. */
 int doctor_version_compare(const char *a, const char *b);

@@ -30,6 +30,8 @@ struct setup {
 	const char *source; /* of the image: a path or a reference; NULL: it is built */
 	const char *disk;   /* size of a file system with quotas, "no", or NULL: setup decides */
 	const char *images; /* a directory of images for --with, or NULL: they are built */
+	const char *swap;   /* size of a device of swap to make, or NULL */
+	uint64_t swap_bytes;
 	uint64_t with;      /* a bit for each row of setup-images.c */
 	char build_dir[32]; /* for images to be built in; "": not created */
 	bool check;
@@ -57,6 +59,8 @@ setup_step_fn setup_root_check, setup_machine_check;
 setup_step_fn setup_users_check, setup_users_apply;
 setup_step_fn setup_config_check, setup_config_apply;
 setup_step_fn setup_disk_check, setup_disk_apply;
+setup_step_fn setup_swap_check, setup_swap_apply;
+bool setup_swap_wanted(const struct setup *s);
 setup_step_fn setup_daemons_check, setup_daemons_apply;
 setup_step_fn setup_key_check, setup_key_apply;
 setup_step_fn setup_image_check, setup_image_apply;
@@ -76,6 +80,7 @@ void setup_build_dir_remove(struct setup *s);
 int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err);
 /* Fail with its last line. */
 int setup_program_fail_last(const char *what, const struct buf *said, struct cay_err *err);
+bool setup_systemd_runs(void);
 /* Whether the daemons run and only the user can stop them. */
 bool setup_daemons_run_without_systemd(struct setup *s);
 /* Stop the units of the daemons; sandboxes keep running. */
