@@ -9,6 +9,7 @@ CAY_FULL=1 measures at the sizes the goals are for.
 
     cold_create   create to the first byte of a command, against crun alone
     stop_start    start of a stopped sandbox to the first byte of a command, against cold_create
+    doze_wake     a command in a sandbox that dozes, against a thaw by hand and the same command
     docker        cold_create against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
     edge_exec     the same through an edge, against straight to PID 1: what the edge adds
@@ -35,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "attack"
 import calibrate  # noqa: E402
 import journal  # noqa: E402
 import machine  # noqa: E402
-from cay import Cay, layout_of  # noqa: E402
+from cay import Cay, layout_of, wait_for  # noqa: E402
 from world import World  # noqa: E402
 
 FULL = os.environ.get("CAY_FULL") == "1"
@@ -157,6 +158,34 @@ def stop_start(b):
         cold += b.cold(n)["ns"]
     timed("stop_start", ours, "cold_create of the same run", cold,
           f"start of a stopped sandbox to first byte of echo; the stop before it {ms(stops)} ms; goal ratio 1.1")
+
+
+def doze_wake(b):
+    """Both commands go through the same edge; the one by hand thaws the cgroup first, as cay-keeper does."""
+    n, rounds = (40, 25) if FULL else (20, 3)
+    ours, hand = [], []
+    with World(b.build) as world:
+        own, door = Bench(b.build, world), world.door()
+        sleepy = [world.create(IMAGE, pause_after_ms=1000) for _ in range(n)]
+        awake = [world.create(IMAGE) for _ in range(n)]
+        freezers = {box: next(at / "cgroup.freeze" for top in world.cgroup_dirs() for at in top.glob(f"*/{box}")
+                              if (at / "cgroup.freeze").exists()) for box in awake}
+        for _ in range(rounds):
+            wait_for("all to doze", lambda: all(world.get(box).get("dozing") for box in sleepy), 30)
+            for tired, frozen in zip(sleepy, awake):
+                freezers[frozen].write_text("1")
+                wait_for("it to be frozen", lambda at=freezers[frozen]: "frozen 1" in (at.parent / "cgroup.events").read_text(), 5)
+                began = time.monotonic_ns()
+                freezers[frozen].write_text("0")
+                door.exec(frozen, ["true"])
+                hand.append(time.monotonic_ns() - began)
+                began = time.monotonic_ns()
+                door.exec(tired, ["true"])
+                ours.append(time.monotonic_ns() - began)
+        own.ids = sleepy + awake
+        own.empty()
+    timed("doze_wake", ours, "thaw by hand and the same command", hand,
+          f"true waited for, through an edge, in a sandbox that dozes; by hand p99 {ms(hand, 99)}; goal ratio 1.5, p99 10 ms")
 
 
 @contextlib.contextmanager
@@ -432,7 +461,7 @@ def tree_10k(b):
               f"{n} files of 100 bytes; ratio {mine / base:.3f}, goal 0.05; {part} requests, taken as {n}")
 
 
-GROUPS = {f.__name__: f for f in (cold_create, stop_start, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
+GROUPS = {f.__name__: f for f in (cold_create, stop_start, doze_wake, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
 
 if __name__ == "__main__":
     build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)
