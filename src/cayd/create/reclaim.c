@@ -19,11 +19,14 @@ static void on_reclaimed(void *arg, const struct cay_err *outcome, const void *,
 {
 	struct reclaim_call *call = arg, c = *call;
 	struct sandbox *sb = sandbox_find(c.cayd->sandboxes, &c.sandbox);
+	bool later = outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
 
 	free(call);
-	if (outcome->code == CAY_E_UNAVAILABLE && sb)
-		sb->reclaim.asked = false; /* again, once the keeper is back */
-	else if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
+	if (sb && later)
+		sb->reclaim.asked = false; /* the next sweep with a keeper tries again */
+	if (later)
+		return;
+	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
 		log_error(&c.cayd->log, "cannot give back the memory of a sandbox that dozes: %s",
 			  outcome->msg);
 }

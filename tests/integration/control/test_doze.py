@@ -194,8 +194,12 @@ def test_memory_that_was_given_back_is_the_same(heaped):
     own = heaped
     with swap.file(HEAPS * (HEAP_MIB + 10)):
         boxes = [with_heap(own, HEAP_MIB, 2000) for _ in range(HEAPS)]
+        for box in boxes:  # until all have been counted
+            hold(own, box, 600000)
         sums = {box: sum_of(own, box) for box in boxes}
         assert len(set(sums.values())) == HEAPS and sum(swap.memory(own, b) for b in boxes) > HEAPS * HEAP_MIB << 20
+        for box in boxes:
+            hold(own, box, 0)
         for box in boxes:
             dozes(own, box)
         most = HEAPS * HEAP_MIB * (1 << 20) // 10
