@@ -345,11 +345,11 @@ def configure_clients(hosts, own):
         shutil.copy(STOCK / name, own / "srv")
 
 
-def image_of_clients(hosts, out):
+def image_of_clients(hosts, out, clients=CLIENTS):
     """A tar of a file system: the packages as they are in this root, and their configuration."""
     extra = ["/bin", "/sbin", "/lib", "/lib64", "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/ld.so.cache",
              "/etc/nsswitch.conf", "/var/lib/dpkg/status", "/usr/bin/awk", *("/etc/alternatives/" + n for n in os.listdir("/etc/alternatives"))]
-    listed = sorted({os.path.join(os.path.realpath(os.path.dirname(p)), os.path.basename(p)) for p in paths_of(closure(CLIENTS))} |
+    listed = sorted({os.path.join(os.path.realpath(os.path.dirname(p)), os.path.basename(p)) for p in paths_of(closure(clients))} |
                     {p for p in extra if os.path.lexists(p)})
     trusted = ["/etc/ssl/certs/" + p.name for p in pathlib.Path("/etc/ssl/certs").iterdir() if p.name != "ca-certificates.crt"]
     tar = ["tar", "--file", out, "--numeric-owner", "--no-recursion", "--null"]

@@ -4,7 +4,8 @@
  *
  * buildah runs isolated from the user's settings: storage in a temporary directory, no
  * environment but proxy variables, no credentials but --authfile.  As root it runs in its
- * own mount, process and IPC namespaces; without root it creates them itself.
+ * own mount, process and IPC namespaces; without root it creates them itself.  With a policy it runs
+ * in the namespaces of a sandbox (build-network.h), on copies of what it reads.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,17 +16,22 @@
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "base/spawn.h"
-#include "cli/core/command.h"
+#include "cli/admin/build-network.h"
 #include "cli/setup/run-program.h"
 
 #define WORDS_MAX 600
 #define TAG "localhost/cay-build"
 #define CONF "containers.conf"
+#define RESOLV "resolv.conf"
+#define COPY_MS UINT64_C(600000)
+#define FD_USER_NS 3 /* of buildah's first program */
+#define FD_NET_NS 4
 
 struct template_build_args {
 	struct sandbox_create_args make; /* first, for create_request_init() */
 	const char *file, *authfile;
 	struct field_map args;
+	struct field_texts build_egress;
 };
 
 static const struct opt rows[] = {
@@ -37,6 +43,9 @@ static const struct opt rows[] = {
 	{ "authfile", 0, OPT_TEXT, offsetof(struct template_build_args, authfile),
 	  .operand = OPERAND_FILE, .arg = "PATH",
 	  .help = "Registry credentials, as 'buildah login' writes them" },
+	{ "build-egress", 0, OPT_TEXTS, offsetof(struct template_build_args, build_egress),
+	  .arg = "PRESET|NAME[:PORTS]",
+	  .help = "Where the build may connect to, and nowhere else; needs root; may be repeated" },
 };
 
 static const char *const proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
@@ -76,8 +85,31 @@ static void buildah_args_append_all(struct buildah_args *w, const char *const *w
 
 struct buildah_workdir {
 	const char *buildah, *unshare; /* unshare: NULL if not root */
-	char dir[64];
+	const char *nsenter;           /* with a network only */
+	struct build_network network;
+	char top[48]; /* "": there is none */
+	char dir[64]; /* below it: buildah's own */
 };
+
+/* Mounts that it sees and this machine does not.  In a user namespace a root that is read-only here
+ * cannot be mounted again, which buildah does; nothing of it belongs to the sandbox's ids.  Whatever
+ * name server the host has, those of a sandbox answer at any address but loopback's. */
+static void buildah_args_append_network(const struct buildah_workdir *s, struct buildah_args *w)
+{
+	static const char script[] =
+		"mount -o remount,bind,rw / 2>/dev/null; mkdir -p /run/lock && "
+		"mount -t tmpfs -o mode=1777 tmpfs /run/lock && "
+		"mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
+
+	buildah_args_append(w, "%s", s->unshare);
+	buildah_args_append_all(w, (const char *const[]){ "--mount", "--propagation=private", "--",
+							  "/bin/sh", "-c", script, "sh", NULL });
+	buildah_args_append(w, "%s/" RESOLV, s->dir);
+	buildah_args_append(w, "%s", s->nsenter);
+	buildah_args_append(w, "--user=/proc/self/fd/%d", FD_USER_NS);
+	buildah_args_append(w, "--net=/proc/self/fd/%d", FD_NET_NS);
+	buildah_args_append(w, "--");
+}
 
 /* The arguments before the subcommand. */
 static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
@@ -87,6 +119,8 @@ static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_a
 					     "--uts",        "--fork",
 					     "--kill-child", NULL };
 
+	if (s->network.open)
+		buildah_args_append_network(s, w);
 	if (s->unshare) {
 		buildah_args_append(w, "%s", s->unshare);
 		buildah_args_append_all(w, apart);
@@ -130,6 +164,11 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 	spawn.fds[0] = -1;
 	spawn.fds[1] = spawn.fds[2] = STDERR_FILENO;
 	spawn.n_fds = 3;
+	if (s->network.open) {
+		spawn.fds[FD_USER_NS] = s->network.user_ns;
+		spawn.fds[FD_NET_NS] = s->network.net_ns;
+		spawn.n_fds = FD_NET_NS + 1;
+	}
 	r = child_start(&spawn, &child, err);
 	if (r < 0)
 		return r;
@@ -161,8 +200,13 @@ static void buildah_args_append_ulimits(struct buildah_args *w)
 	}
 }
 
+/* What buildah reads. */
+struct buildah_input {
+	const char *context, *file, *authfile; /* all but the first may be NULL */
+};
+
 static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
-			       const struct template_build_args *a, const char *context,
+			       const struct template_build_args *a, const struct buildah_input *in,
 			       struct cay_err *err)
 {
 	static const char *const words[] = { "build",
@@ -178,17 +222,17 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 	buildah_args_begin(s, &w);
 	buildah_args_append_all(&w, words);
 	buildah_args_append_ulimits(&w);
-	if (a->file)
-		buildah_args_append(&w, "--file=%s", a->file);
-	if (a->authfile)
-		buildah_args_append(&w, "--authfile=%s", a->authfile);
+	if (in->file)
+		buildah_args_append(&w, "--file=%s", in->file);
+	if (in->authfile)
+		buildah_args_append(&w, "--authfile=%s", in->authfile);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++)
 		if (getenv(proxies[i])) /* NOLINT(concurrency-mt-unsafe); its value is in the env */
 			buildah_args_append(&w, "--build-arg=%s", proxies[i]);
 	for (size_t i = 0; i < a->args.n; i++)
 		buildah_args_append(&w, "--build-arg=%s=%s", a->args.keys[i], a->args.values[i]);
 	buildah_args_append(&w, "--");
-	buildah_args_append(&w, "%s", context);
+	buildah_args_append(&w, "%s", in->context);
 	return buildah_run_command(s, &w, "build the image", err);
 }
 
@@ -219,23 +263,43 @@ static int buildah_workdir_write_config(const struct buildah_workdir *s, struct 
 	return 0;
 }
 
-static int buildah_workdir_open(struct cli *c, struct buildah_workdir *s, struct cay_err *err)
+static int buildah_find_programs(struct cli *c, const struct template_build_args *a,
+				 struct buildah_workdir *s, struct cay_err *err)
 {
-	static const char template[] = "/var/tmp/cay-build-XXXXXX";
+	const char *const names[] = { "buildah", "unshare", "nsenter" };
+	const char **const at[] = { &s->buildah, &s->unshare, &s->nsenter };
+	const size_t n = a->build_egress.n ? 3 : geteuid() == 0 ? 2 : 1;
 
-	s->buildah = run_program_find_path(&c->arena, "buildah");
-	s->unshare = geteuid() == 0 ? run_program_find_path(&c->arena, "unshare") : NULL;
+	for (size_t i = 0; i < n; i++)
+		*at[i] = run_program_find_path(&c->arena, names[i]);
 	if (!s->buildah)
 		return cay_fail(err, CAY_E_UNSUPPORTED,
 				"buildah is not installed; install it, or build elsewhere and use "
 				"'cay image import'");
-	if (geteuid() == 0 && !s->unshare)
-		return cay_fail(err, CAY_E_UNSUPPORTED, "unshare (util-linux) is not installed");
-	memcpy(s->dir, template, sizeof(template));
-	if (!mkdtemp(s->dir)) {
-		s->dir[0] = 0;
+	for (size_t i = 1; i < n; i++)
+		if (!*at[i])
+			return cay_fail(err, CAY_E_UNSUPPORTED, "%s (util-linux) is not installed",
+					names[i]);
+	return 0;
+}
+
+/* Only `dir` is buildah's: what a program of the build leaves in it is not read by path. */
+static int buildah_workdir_open(struct cli *c, const struct template_build_args *a,
+				struct buildah_workdir *s, struct cay_err *err)
+{
+	static const char template[] = "/var/tmp/cay-build-XXXXXX";
+	int r = buildah_find_programs(c, a, s, err);
+
+	if (r < 0)
+		return r;
+	memcpy(s->top, template, sizeof(template));
+	if (!mkdtemp(s->top)) {
+		s->top[0] = 0;
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
 	}
+	(void)snprintf(s->dir, sizeof(s->dir), "%s/buildah", s->top);
+	if (chmod(s->top, 0711) < 0 || mkdir(s->dir, 0700) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", s->dir);
 	return buildah_workdir_write_config(s, err);
 }
 
@@ -245,7 +309,7 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 	struct buildah_args w = { .arena = &c->arena };
 	auto_close int top = -EBADF;
 
-	if (!s->dir[0])
+	if (!s->top[0])
 		return;
 	if (!s->unshare) {
 		buildah_args_begin(s, &w);
@@ -254,27 +318,116 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 		(void)buildah_run_command(s, &w, "clean up", NULL);
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (top < 0 || rmtree_at(top, s->dir + sizeof("/var/tmp")) < 0)
-		(void)fprintf(stderr, "cay: cannot remove %s\n", s->dir);
+	if (top < 0 || rmtree_at(top, s->top + sizeof("/var/tmp")) < 0)
+		(void)fprintf(stderr, "cay: cannot remove %s\n", s->top);
 }
 
-static int cmd_template_build_and_send(struct cli *c, const struct buildah_workdir *s,
+static int program_run(struct cli *c, const char *const *argv, struct cay_err *err)
+{
+	auto_buf said = BUF_INIT(KIB(4));
+	int r = run_program_to_end(&c->arena, argv, NULL, COPY_MS, &said, err);
+
+	return r <= 0 ? r
+		      : cay_fail(err, CAY_E_BUILD, "%s failed: %.*s", argv[0],
+				 (int)slice_trim((struct slice){ buf_str(&said), said.len }).n,
+				 buf_str(&said));
+}
+
+/* The name of a copy in the directory of buildah; NULL of what is not there. */
+static int buildah_copy(struct cli *c, const struct buildah_workdir *s, const char *from,
+			const char *rest, const char *name, const char **ret, struct cay_err *err)
+{
+	struct buildah_args w = { .arena = &c->arena };
+
+	if (!from || access(from, F_OK) < 0) {
+		*ret = from; /* buildah says what is wrong with it */
+		return 0;
+	}
+	buildah_args_append_all(&w, (const char *const[]){ "cp", "-a", "--", NULL });
+	buildah_args_append(&w, "%s%s", from, rest);
+	buildah_args_append(&w, "%s/%s", s->dir, name);
+	if (w.full)
+		return cay_no_memory(err);
+	w.v[w.n] = NULL;
+	*ret = w.v[w.n - 1];
+	return program_run(c, w.v, err);
+}
+
+/* In a sandbox's namespaces buildah may read and write nothing else of this machine. */
+static int buildah_input_copy(struct cli *c, const struct buildah_workdir *s,
+			      struct buildah_input *in, struct cay_err *err)
+{
+	struct buildah_args w = { .arena = &c->arena };
+	int r = buildah_copy(c, s, in->context, "/.", "context", &in->context, err);
+
+	if (r >= 0)
+		r = buildah_copy(c, s, in->file, "", "Dockerfile", &in->file, err);
+	if (r >= 0)
+		r = buildah_copy(c, s, in->authfile, "", "auth.json", &in->authfile, err);
+	buildah_args_append_all(&w, (const char *const[]){ "chown", "-hR", "--", NULL });
+	buildah_args_append(&w, "%u:%u", s->network.root, s->network.root);
+	buildah_args_append(&w, "%s", s->dir);
+	if (r >= 0 && w.full)
+		r = cay_no_memory(err);
+	w.v[w.n] = NULL;
+	return r < 0 ? r : program_run(c, w.v, err);
+}
+
+static int buildah_network_open(struct cli *c, const struct template_build_args *a,
+				struct buildah_workdir *s, struct buildah_input *in,
+				struct cay_err *err)
+{
+	static const char servers[] = "nameserver 192.0.0.1\n";
+	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct egress_spec policy;
+	int r = egress_words_apply(c, &a->build_egress, &policy, err);
+
+	if (r >= 0)
+		r = build_network_open(c, &policy, s->top, &s->network, err);
+	if (r < 0)
+		return r;
+	r = dir < 0 ? -errno : path_write_atomic(dir, RESOLV, servers, strlen(servers), 0644);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write '%s/" RESOLV "'", s->dir);
+	return buildah_input_copy(c, s, in, err);
+}
+
+/* A directory that no program of the build has seen. */
+static int buildah_make_archive(struct cli *c, const struct buildah_workdir *s, const char **ret,
+				struct cay_err *err)
+{
+	struct buildah_args w = { .arena = &c->arena };
+
+	buildah_args_append(&w, "%s/archive", s->top);
+	buildah_args_append(&w, "%s/archive/image.tar", s->top);
+	if (w.full)
+		return cay_no_memory(err);
+	if (mkdir(w.v[0], 0700) < 0 ||
+	    (s->network.open && chown(w.v[0], s->network.root, s->network.root) < 0))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", w.v[0]);
+	*ret = w.v[1];
+	return buildah_push_archive(c, s, *ret, err);
+}
+
+static int cmd_template_build_and_send(struct cli *c, struct buildah_workdir *s,
 				       const struct template_build_args *a,
 				       const struct opt_words *w, struct template_info *ret,
 				       struct cay_err *err)
 {
-	struct buildah_args path = { .arena = &c->arena };
-	const char *name = w->operands[1];
+	struct buildah_input in = { w->operands[0], a->file, a->authfile };
+	const char *name = w->operands[1], *archive = NULL;
 	struct image_info image = {};
-	int r = buildah_build_image(c, s, a, w->operands[0], err);
+	int r = a->build_egress.n ? buildah_network_open(c, a, s, &in, err) : 0;
 
-	buildah_args_append(&path, "%s/image.tar", s->dir);
-	if (r >= 0 && path.full)
-		r = cay_no_memory(err);
+	if (r < 0)
+		return r;
+	r = buildah_build_image(c, s, a, &in, err);
+	if (r < 0 && s->network.open)
+		build_network_print_denied(c, &s->network);
 	if (r >= 0)
-		r = buildah_push_archive(c, s, path.v[0], err);
+		r = buildah_make_archive(c, s, &archive, err);
 	if (r >= 0)
-		r = image_import_send(c, path.v[0], name, &image, err);
+		r = image_import_send(c, archive, name, &image, err);
 	return r < 0 ? r : template_create_send(c, NULL, name, name, &a->make, w, ret, err);
 }
 
@@ -282,11 +435,12 @@ static int cmd_template_build_run(struct cli *c, const struct opt_words *w, stru
 {
 	const struct template_build_args *a = c->args;
 	struct template_info made = {};
-	struct buildah_workdir s = {};
-	int r = buildah_workdir_open(c, &s, err);
+	struct buildah_workdir s = { .network = BUILD_NETWORK_INIT };
+	int r = buildah_workdir_open(c, a, &s, err);
 
 	if (r >= 0)
 		r = cmd_template_build_and_send(c, &s, a, w, &made, err);
+	build_network_close(c, &s.network);
 	buildah_workdir_remove(c, &s);
 	return r < 0 ? r : reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
@@ -302,6 +456,8 @@ const struct cmd cmd_template_build = {
 	.more = "CONTEXT is the directory that COPY and ADD read. The image and the template are "
 		"called NAME. buildah runs on this machine with temporary storage. HTTP_PROXY, "
 		"HTTPS_PROXY and NO_PROXY are passed on, also as build arguments; set mirrors with "
-		"--build-arg.",
+		"--build-arg. With --build-egress the build is in a sandbox's namespaces: it "
+		"connects where that policy and the bounds of the node and the tenant let it, and "
+		"has the files of CONTEXT only.",
 	.run = cmd_template_build_run,
 };
