@@ -15,6 +15,7 @@
 #include "cayd/egress/credential-store.h"
 #include "cayd/egress/egress-counts.h"
 #include "cayd/egress/egress-link.h"
+#include "cayd/egress/peers.h"
 #include "cayd/egress/policy.h"
 #include "cayd/egress/tenant-policy.h"
 #include "cayd/image/image.h"
@@ -71,6 +72,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, edge_push_sandbox },
 	{ SANDBOX_STATE_CHANGED, create_slot_release },
 	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
+	{ SANDBOX_STATE_CHANGED, peers_forget_ended },
 	{ SANDBOX_STATE_CHANGED, asks_forget_ended },
 	{ SANDBOX_STATE_CHANGED, snapshot_sandbox_changed },
 	{ SANDBOX_KEPT_PAUSED, edge_push_sandbox },

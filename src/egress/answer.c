@@ -4,8 +4,8 @@
  *
  * A name that its policy denies on every port does not exist, and no name server is asked.  Of one
  * that may be connected to the answer is its synthetic address, once a name server has said that
- * the name exists; where the policy asks first, no name server is asked before the answer.  There
- * are no IPv6 addresses and no other records.
+ * the name exists; where the policy asks first, no name server is asked before the answer, and about
+ * sandboxes of the group none ever is.  There are no IPv6 addresses and no other records.
  */
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -155,6 +155,7 @@ static void question_handle(struct egress_sandbox *sb, const struct question_rou
 	struct slice policy = { sb->policy.data, sb->policy.len };
 	struct host_name name;
 	enum egress_action action = egress_judge_name_on_any_port(policy, &q->name);
+	struct slice label;
 	uint32_t address;
 	bool known;
 
@@ -166,7 +167,8 @@ static void question_handle(struct egress_sandbox *sb, const struct question_rou
 						      .ttl = ANSWER_TTL_S });
 	} else if (action == EGRESS_DENY) {
 		question_deny(sb, route, q);
-	} else if (q->type == DNS_A && action == EGRESS_ASK) {
+	} else if (q->type == DNS_A &&
+		   (action == EGRESS_ASK || host_name_is_of_group(&q->name, &label))) {
 		question_answer_unresolved(sb, route, q);
 	} else if (q->type == DNS_A) {
 		question_resolve(sb, route, q);

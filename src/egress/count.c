@@ -34,7 +34,8 @@ static const char *const failure_reasons[] = {
 	"resolver_busy",     "sandbox_ended",  "broker_unavailable", "ca_not_trusted",
 	"no_certificate",    "no_handshake",   "proxy_closed",       "proxy_connect_failed",
 	"proxy_denied",      "proxy_login",    "proxy_malformed",    "proxy_timeout",
-	"proxy_unreachable", "nobody_to_ask",  "not_answered",
+	"proxy_unreachable", "nobody_to_ask",  "not_answered",       "peer_absent",
+	"peer_unreachable",  "peer_timeout",
 };
 
 static void counter_unlist(struct counter *c, struct egress_sandbox *sb)

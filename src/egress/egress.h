@@ -15,6 +15,7 @@
  *	accept.c      new connections
  *	flow.c        one connection: judged, resolved, dialled, copied
  *	flow-dial.c   its name becomes addresses; one that may be dialled is
+ *	flow-peer.c   one to another sandbox of the group
  *	flow-proxy.c, proxy-dialogue.c  one that goes through the proxy of the node
  *	flow-inspect.c, inspection.c  one with requests that are read: TLS ends here
  *	request-head.c  the heads of its requests, and replies to those that are refused
@@ -97,6 +98,7 @@ struct egress {
 	struct egress_sandbox *sandboxes[SANDBOX_BUCKETS];
 	unsigned flows_max; /* as descriptors allow; a tenant has a quarter of them */
 	unsigned n_flows, n_queries;
+	uint64_t n_peer_questions;
 	bool may_splice;
 	size_t recent_bytes; /* memory of the decisions that are remembered */
 	struct {
@@ -249,6 +251,15 @@ void egress_sandbox_meter_fini(struct egress_sandbox *sb);
 [[nodiscard]] int webhook_open(struct egress *e, struct cay_err *err);
 void webhook_add(struct egress *e, struct slice body);
 
+/* flow-peer.c.  The reply about a connection of sb, which may be NULL; takes fd. */
+void egress_sandbox_connect_peer(struct egress_sandbox *sb, uint64_t number,
+				 const struct egress_peer_done *done, int fd);
+/* Reset the connections to this sandbox that are for other ports; returns their number. */
+uint64_t egress_expose(struct egress *e, const struct id *peer, const struct egress_exposed *ports,
+		       uint64_t round);
+/* Reset those that no EXPOSE of this round was for. */
+void egress_cut_unexposed(struct egress *e, uint64_t round);
+
 /* flow-list.c: those of sb, which may be NULL; at most EGRESS_FLOWS_MAX rows. */
 size_t egress_sandbox_list_flows(const struct egress_sandbox *sb, struct egress_flow_row *ret);
 /* Reset those that match before it returns their number. */
@@ -310,6 +321,8 @@ void address_from_v4(uint32_t v4, uint8_t ret[static EGRESS_ADDRESS_LEN]);
 
 /* feed.c */
 [[nodiscard]] int feed_open(struct egress *e, struct cay_err *err);
+/* Of ALL; each begins another. */
+uint64_t feed_round(const struct egress *e);
 /* Send cayd a message that it did not ask for; false: it is not there, or has no room now. */
 [[nodiscard]] bool feed_push(struct egress *e, const void *msg, size_t n);
 

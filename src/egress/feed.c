@@ -145,6 +145,34 @@ static void feed_answer_question(struct feed_peer *p, const struct egress_messag
 	}
 }
 
+uint64_t feed_round(const struct egress *e)
+{
+	return e->feed->round;
+}
+
+static void feed_handle_peer_done(struct egress *e, const struct egress_message *m,
+				  struct slice body, int *fd)
+{
+	struct egress_peer_done done;
+
+	memcpy(&done, body.p, sizeof(done));
+	egress_sandbox_connect_peer(egress_sandbox_find(e, &m->sandbox), m->generation, &done,
+				    cay_take_fd(fd));
+}
+
+static void feed_handle_expose(struct feed_peer *p, const struct egress_message *m,
+			       struct slice body)
+{
+	struct egress *e = p->egress;
+	struct egress_exposed ports;
+	uint64_t n;
+
+	memcpy(&ports, body.p, sizeof(ports));
+	n = egress_expose(e, &m->sandbox, &ports, e->feed->round);
+	feed_reply(p, EGRESS_MSG_CUT_DONE, &m->sandbox, m->generation,
+		   (struct slice){ (const char *)&n, sizeof(n) });
+}
+
 bool feed_push(struct egress *e, const void *msg, size_t n)
 {
 	const struct feed_peer *p = e->feed->peer;
@@ -204,7 +232,8 @@ static int feed_apply_sandbox(struct egress *e, const struct egress_message *m, 
 	return r;
 }
 
-static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
+/* Takes *fd, or leaves it. */
+static void feed_handle_message(struct feed_peer *p, size_t n, int *fd)
 {
 	struct egress *e = p->egress;
 	struct feed *feed = e->feed;
@@ -228,6 +257,7 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 	} else if (m.kind == EGRESS_MSG_END) {
 		if (feed->all) {
 			egress_sandbox_remove_all_but(e, feed->round);
+			egress_cut_unexposed(e, feed->round);
 			name_file_forget_rest(e);
 		}
 		feed->all = false;
@@ -240,11 +270,15 @@ static void feed_handle_message(struct feed_peer *p, size_t n, int fd)
 			egress_sandbox_counts_send(sb);
 			egress_sandbox_remove(sb);
 		}
+	} else if (m.kind == EGRESS_MSG_PEER_DONE) {
+		feed_handle_peer_done(e, &m, egress_message_body(feed->in, n), fd);
+	} else if (m.kind == EGRESS_MSG_EXPOSE) {
+		feed_handle_expose(p, &m, egress_message_body(feed->in, n));
 	} else if (m.kind == EGRESS_MSG_LIST_FLOWS || m.kind == EGRESS_MSG_CUT ||
 		   m.kind == EGRESS_MSG_LIST_LOG || m.kind == EGRESS_MSG_ANSWER) {
 		feed_answer_question(p, &m, egress_message_body(feed->in, n));
 	} else {
-		r = feed_apply_sandbox(e, &m, egress_message_body(feed->in, n), fd);
+		r = feed_apply_sandbox(e, &m, egress_message_body(feed->in, n), *fd);
 		sb = r < 0 ? NULL : egress_sandbox_find(e, &m.sandbox);
 		if (r < 0)
 			log_warn(&e->log, "cannot use a sandbox from cayd: %s", strerror(-r));
@@ -288,7 +322,7 @@ static void on_feed_peer_ready(uv_poll_t *h, int, int)
 		else if (egress_message_check(feed->in, (size_t)n, n_fds, true) < 0)
 			feed_peer_close(p, "it sent an invalid message");
 		else
-			feed_handle_message(p, (size_t)n, fd);
+			feed_handle_message(p, (size_t)n, &fd);
 	}
 }
 

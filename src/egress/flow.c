@@ -5,6 +5,7 @@
  *	accepted -> judged -> (the policy asks: an answer allows it)
  *	                      (port 443: the name in its TLS hello is the name it dialled)
  *	                      (port 80: so is the Host of each request, host-guard.h)
+ *	                      (to another sandbox of the group: cayd connects, flow-peer.c)
  *	         -> resolved -> each address may be dialled -> logged -> dialled -> copied
  *
  * It is judged by the name whose address it dialled, and connected to that name: nothing that it
@@ -252,7 +253,7 @@ void flow_copy(struct flow *f, struct conn *outside)
 	f->state = EGRESS_FLOW_OPEN;
 	f->sandbox->count.ended.connected++;
 	egress_sandbox_meter_tunnel(f->sandbox, t);
-	if (e->may_splice && !conn_is_filtered(inside))
+	if (e->may_splice && !conn_is_filtered(inside) && !flow_is_to_peer(f))
 		tunnel_allow_splice(t);
 	f->inside = NULL; /* the tunnel's, with the hold of the connection */
 	(void)uv_timer_start(&f->timer, on_flow_idle_timer, IDLE_MS, IDLE_MS);
@@ -264,7 +265,9 @@ void flow_copy(struct flow *f, struct conn *outside)
 
 static void flow_go_on(struct flow *f)
 {
-	if (f->verdict.inspect)
+	if (flow_is_to_peer(f))
+		flow_peer_ask(f);
+	else if (f->verdict.inspect)
 		flow_inspect(f);
 	else
 		flow_resolve(f);
@@ -334,11 +337,17 @@ static const struct conn_events flow_inside_events = { .read = on_flow_inside_re
 						       .end = on_flow_inside_end,
 						       .closed = on_flow_inside_closed };
 
+/* By name, outside: what a program sends there is compared with that name. */
+static bool flow_is_to_host(const struct flow *f)
+{
+	return f->name.n && !flow_is_to_peer(f);
+}
+
 /* It is allowed. */
 static void flow_pass(struct flow *f)
 {
 	flow_stop_asking(f, EGRESS_ASK_LEFT);
-	if (f->name.n && f->port == HTTPS_PORT) {
+	if (flow_is_to_host(f) && f->port == HTTPS_PORT) {
 		(void)uv_timer_start(&f->timer, on_flow_hello_timeout, HELLO_MS, 0);
 		conn_set_reading(f->inside, true);
 		if (f->hello.len)
@@ -394,7 +403,7 @@ void flow_answer(struct flow *f, enum egress_answer_verdict verdict)
  * program connects. */
 static bool flow_is_guarded_wrongly(const struct flow *f)
 {
-	return f->name.n && f->port == HTTP_PORT && f->verdict.inspect == f->guarded;
+	return flow_is_to_host(f) && f->port == HTTP_PORT && f->verdict.inspect == f->guarded;
 }
 
 void flow_judge_again(struct flow *f)
@@ -440,7 +449,7 @@ static void flow_begin(struct flow *f, int fd)
 	f->verdict = (struct egress_verdict){ .action = EGRESS_DENY, .rule = -1 };
 	if (has_target)
 		f->verdict = flow_judge(f);
-	if (f->name.n && f->port == HTTP_PORT && !f->verdict.inspect)
+	if (flow_is_to_host(f) && f->port == HTTP_PORT && !f->verdict.inspect)
 		conf.layer = &guard.layer;
 	f->guarded = conf.layer;
 	if (conn_open_fd(e->room, fd, AF_INET, &conf, &f->inside) < 0) {

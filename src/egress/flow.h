@@ -37,6 +37,11 @@ struct flow {
 	struct tunnel *tunnel;
 	struct inspection *inspection; /* instead of a tunnel */
 	uint64_t moved;                /* bytes when its silence began */
+	struct {
+		uint64_t number; /* of the question to cayd */
+		uint64_t round;  /* of the last EXPOSE that has this port */
+		struct id id;    /* it is connected to that sandbox; no noun: to none */
+	} peer;
 };
 
 /* flow.c */
@@ -62,6 +67,10 @@ void flow_leave_dial(struct flow *f);
 [[nodiscard]] int flow_dial_open(struct flow *f, const uint8_t *address, uint16_t port);
 /* Its dial has become the connection to the host. */
 void flow_dial_take(struct flow *f);
+
+/* flow-peer.c: to another sandbox of the group */
+bool flow_is_to_peer(const struct flow *f);
+void flow_peer_ask(struct flow *f);
 
 /* flow-proxy.c: through the proxy of the node */
 bool flow_goes_through_proxy(const struct flow *f);

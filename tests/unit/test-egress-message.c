@@ -13,7 +13,7 @@ static bool message_is_valid(enum egress_kind kind, size_t n)
 {
 	const bool of_cayd = kind == EGRESS_MSG_CUT || kind == EGRESS_MSG_LIST_FLOWS ||
 			     kind == EGRESS_MSG_LIST_LOG || kind == EGRESS_MSG_ANSWER ||
-			     kind == EGRESS_MSG_EVENT;
+			     kind == EGRESS_MSG_EVENT || kind == EGRESS_MSG_EXPOSE;
 	struct id sandbox = {};
 
 	assert_int_equal(id_generate(ID_SANDBOX, 0, 0, &sandbox), 0);
@@ -67,6 +67,9 @@ static void test_sizes(void **)
 		{ EGRESS_MSG_LOG, sizeof(struct egress_log_end) + 1, false },
 		{ EGRESS_MSG_APPLIED, sizeof(struct egress_counts), true },
 		{ EGRESS_MSG_APPLIED, 0, false },
+		{ EGRESS_MSG_EXPOSE, sizeof(struct egress_exposed), true },
+		{ EGRESS_MSG_EXPOSE, sizeof(struct egress_exposed) + 1, false },
+		{ EGRESS_MSG_PEER, sizeof(struct egress_peer), false }, /* without a name */
 		{ EGRESS_MSG_REFUSED, 0, true },
 		{ EGRESS_MSG_REFUSED, 1, false },
 	};
@@ -74,6 +77,39 @@ static void test_sizes(void **)
 	memset(m.body, 0, sizeof(m.body));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		row_check(i, message_is_valid(rows[i].kind, rows[i].n) == rows[i].valid);
+}
+
+/* A socket comes with a connection, and with nothing else. */
+static void test_peers(void **)
+{
+	struct egress_peer_done done = { .outcome = EGRESS_PEER_CONNECTED };
+	struct egress_peer peer = { .name = "db.group.cay.internal", .port = 5432 };
+	struct egress_exposed exposed = { .n = 2, .ports = { { 80, 80 }, { 8000, 8010 } } };
+	struct id sandbox = {};
+
+	assert_true(egress_exposed_has(&exposed, 80) && egress_exposed_has(&exposed, 8010));
+	assert_false(egress_exposed_has(&exposed, 81) || egress_exposed_has(&exposed, 0));
+	assert_int_equal(id_generate(ID_SANDBOX, 0, 0, &sandbox), 0);
+	m.head = egress_message_init(EGRESS_MSG_PEER_DONE, &sandbox, 7);
+	memcpy(m.body, &done, sizeof(done));
+	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true) < 0);
+	done.peer = sandbox;
+	memcpy(m.body, &done, sizeof(done));
+	assert_int_equal(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true), 0);
+	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 0, true) < 0);
+	done = (struct egress_peer_done){ .outcome = EGRESS_PEER_ABSENT };
+	memcpy(m.body, &done, sizeof(done));
+	assert_int_equal(egress_message_check(&m, sizeof(m.head) + sizeof(done), 0, true), 0);
+	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true) < 0);
+	memcpy(m.body, &peer, sizeof(peer));
+	assert_true(message_is_valid(EGRESS_MSG_PEER, sizeof(peer)));
+	m.body[2] = '/';
+	assert_false(message_is_valid(EGRESS_MSG_PEER, sizeof(peer)));
+	memcpy(m.body, &exposed, sizeof(exposed));
+	assert_true(message_is_valid(EGRESS_MSG_EXPOSE, sizeof(exposed)));
+	exposed.ports[1].to = 7999;
+	memcpy(m.body, &exposed, sizeof(exposed));
+	assert_false(message_is_valid(EGRESS_MSG_EXPOSE, sizeof(exposed)));
 }
 
 static void test_names(void **)
@@ -171,6 +207,7 @@ static void test_counts(void **)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes),
+					    cmocka_unit_test(test_peers),
 					    cmocka_unit_test(test_names),
 					    cmocka_unit_test(test_log),
 					    cmocka_unit_test(test_counts) };

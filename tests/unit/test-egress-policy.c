@@ -153,6 +153,37 @@ static void the_strictest_layer_decides(void **)
 	assert_true(v.action == EGRESS_DENY && v.layer == 0 && v.rule == -1);
 }
 
+/* By a rule that names it, and by nothing else. */
+static void names_of_a_group(void **)
+{
+	struct egress_rule wide[] = { rule(EGRESS_ALLOW, "*", 0, 0) };
+	struct egress_rule named[] = { rule(EGRESS_ALLOW, "*.group.cay.internal", 0, 0) };
+	const struct {
+		struct egress_layer layer;
+		enum egress_action action;
+	} rows[] = {
+		{ { .otherwise = EGRESS_ALLOW }, EGRESS_DENY },
+		{ { .otherwise = EGRESS_ASK }, EGRESS_DENY },
+		{ { EGRESS_ALLOW, wide, 1 }, EGRESS_DENY },
+		{ { EGRESS_DENY, named, 1 }, EGRESS_ALLOW },
+		{ { .otherwise = EGRESS_ALLOW, .absent = true }, EGRESS_ALLOW },
+	};
+	struct host_name db = name_of("db.group.cay.internal"), parent = name_of("group.cay.internal");
+	struct slice label;
+
+	assert_true(host_name_is_of_group(&db, &label) && slice_eq(label, SLICE("db")));
+	assert_false(host_name_is_of_group(&parent, &label));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_buf p = BUF_INIT(EGRESS_POLICY_MAX);
+
+		assert_int_equal(egress_policy_write(&rows[i].layer, 1, 1, &p), 0);
+		assert_int_equal(egress_policy_check(bytes(&p)), 0);
+		row_check(i, egress_judge_name(bytes(&p), &db, 443).action == rows[i].action &&
+				     egress_judge_name_on_any_port(bytes(&p), &db) ==
+					     rows[i].action);
+	}
+}
+
 static bool every_name(struct egress_rule *rules, size_t n, enum egress_action otherwise,
 		       uint16_t port)
 {
@@ -392,6 +423,7 @@ int main(void)
 		cmocka_unit_test(targets),
 		cmocka_unit_test(the_first_rule_decides_in_a_layer),
 		cmocka_unit_test(the_strictest_layer_decides),
+		cmocka_unit_test(names_of_a_group),
 		cmocka_unit_test(a_hidden_name_may_be_any),
 		cmocka_unit_test(answers_decide_where_the_others_ask),
 		cmocka_unit_test(the_time_to_answer),

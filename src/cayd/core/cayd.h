@@ -48,6 +48,7 @@ struct cayd {
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
 	unsigned foreign_ending; /* removals of foreign sandboxes under way */
+	unsigned n_peer_dials;   /* of egress/peers.h, under way */
 	struct cay_err lost;     /* why the journal is not opened: it lost its past */
 	struct events *events;
 	struct audit *audit;

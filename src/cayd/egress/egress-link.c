@@ -6,6 +6,7 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/egress/asks.h"
 #include "cayd/egress/egress-counts.h"
+#include "cayd/egress/peers.h"
 #include "cayd/egress/policy.h"
 #include "cayd/egress/trust.h"
 #include "egress/policy.h"
@@ -236,21 +237,40 @@ static void egress_link_send_sandbox(struct sandbox *sb, int fd, egress_link_fn 
 static enum egress_kind egress_reply_of(enum egress_kind question)
 {
 	return question == EGRESS_MSG_CUT        ? EGRESS_MSG_CUT_DONE
+	       : question == EGRESS_MSG_EXPOSE   ? EGRESS_MSG_CUT_DONE
 	       : question == EGRESS_MSG_LIST_LOG ? EGRESS_MSG_LOG
 	       : question == EGRESS_MSG_ANSWER   ? EGRESS_MSG_ANSWERED
 						 : EGRESS_MSG_FLOWS;
+}
+
+/* One that nothing but others of its group connect to has no listeners. */
+static bool egress_link_may_ask(const struct sandbox *sb, enum egress_kind kind)
+{
+	return kind == EGRESS_MSG_EXPOSE ? egress_link_is_ready(sb->cayd) : egress_link_has(sb);
+}
+
+void egress_link_send_peer(struct cayd *c, const struct id *from, uint64_t number,
+			   const struct egress_peer_done *done, int fd)
+{
+	const struct egress_message m = egress_message_init(EGRESS_MSG_PEER_DONE, from, number);
+
+	if (egress_link_is_ready(c))
+		egress_link_send(c->egress_link, &m,
+				 (struct slice){ (const char *)done, sizeof(*done) }, fd);
+	else
+		cay_closep(&fd);
 }
 
 void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
 		     egress_answer_fn *fn, void *arg)
 {
 	struct egress_link *l = sb->cayd->egress_link;
-	struct egress_call *call = egress_link_has(sb) ? calloc(1, sizeof(*call)) : NULL;
+	struct egress_call *call = egress_link_may_ask(sb, kind) ? calloc(1, sizeof(*call)) : NULL;
 	struct egress_message m;
 	struct cay_err err = {};
 
 	if (!call) {
-		if (egress_link_has(sb))
+		if (egress_link_may_ask(sb, kind))
 			(void)cay_no_memory(&err);
 		else
 			egress_fail_unavailable(&err);
@@ -464,10 +484,23 @@ void egress_link_forget_ended(struct sandbox *sb)
 	egress_link_send_plain(sb->cayd->egress_link, EGRESS_MSG_GONE, &sb->info.id);
 }
 
+static void egress_link_send_exposed(struct egress_link *l, const struct sandbox *sb)
+{
+	const struct egress_message m = egress_message_init(EGRESS_MSG_EXPOSE, &sb->info.id, 0);
+	struct egress_exposed e;
+
+	sandbox_get_exposed(sb, &e);
+	if (e.n)
+		egress_link_send(l, &m, (struct slice){ (const char *)&e, sizeof(e) }, -EBADF);
+}
+
 static void egress_link_attach_all(struct egress_link *l)
 {
 	egress_link_send_plain(l, EGRESS_MSG_ALL, NULL);
 	l->n_attaching = 1; /* this function */
+	for (struct sandbox *sb = sandboxes_newest(l->cayd->sandboxes); sb; sb = sb->older)
+		if (sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED)
+			egress_link_send_exposed(l, sb);
 	for (struct sandbox *sb = sandboxes_newest(l->cayd->sandboxes); sb; sb = sb->older)
 		if ((sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED) &&
 		    sandbox_has_egress(sb))
@@ -524,6 +557,8 @@ static void egress_link_handle(struct egress_link *l, const struct egress_messag
 		egress_link_attach_all(l);
 	} else if (m->kind == EGRESS_MSG_COUNTS) {
 		egress_counts_receive(l->cayd, body);
+	} else if (m->kind == EGRESS_MSG_PEER) {
+		peers_receive(l->cayd, m, body);
 	} else if (m->kind == EGRESS_MSG_ASK) {
 		asks_receive(l->cayd, &m->sandbox, body);
 	} else {

@@ -28,10 +28,13 @@ bool egress_link_has(const struct sandbox *sb);
  * called when cay-egress has judged its open connections again. */
 void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* Ask cay-egress about a sandbox that it has; kind is LIST_FLOWS, or LIST_LOG, CUT or
- * ANSWER with its body.  Called once with the body of the reply, or with why there is none. */
+ * ANSWER with its body.  EXPOSE is for any sandbox.  Called once with the body of the reply, or with why there is none. */
 typedef void egress_answer_fn(void *arg, const struct cay_err *outcome, struct slice body);
 void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
 		     egress_answer_fn *fn, void *arg);
+/* Reply to a question about a peer of this sandbox; takes fd. */
+void egress_link_send_peer(struct cayd *c, const struct id *from, uint64_t number,
+			   const struct egress_peer_done *done, int fd);
 /* An event for the webhook, at most EGRESS_EVENT_MAX bytes of JSON; false: it is dropped, because
  * cay-egress is not there or does not read. */
 [[nodiscard]] bool egress_link_send_event(const struct cayd *c, struct slice json);

@@ -7,6 +7,7 @@
 #include "cayd/egress/credential-policy.h"
 #include "cayd/egress/destination.h"
 #include "cayd/egress/egress-link.h"
+#include "cayd/egress/peers.h"
 #include "cayd/egress/policy.h"
 #include "cayd/sandbox/record.h"
 #include "egress/name-map.h"
@@ -154,10 +155,10 @@ static void on_egress_put_saved(void *arg, struct sandbox *sb)
 	struct deferred_reply *l = arg;
 
 	if (failure->code) {
-		egress_policy_changed(sb, NULL, NULL);
+		peers_policy_changed(sb, NULL, NULL);
 		deferred_reply_finish(l, failure);
 	} else {
-		egress_policy_changed(sb, deferred_reply_finish, l);
+		peers_policy_changed(sb, deferred_reply_finish, l);
 	}
 }
 
@@ -176,7 +177,7 @@ static void egress_put(struct cayd *c, struct sandbox *sb, struct request *rq,
 	sandbox_save(sb, true);
 	l = deferred_reply_create(c, rq, &sb->info.id, on_egress_put_done);
 	if (!l) {
-		egress_policy_changed(sb, NULL, NULL);
+		peers_policy_changed(sb, NULL, NULL);
 		return;
 	}
 	r = sandbox_wait(sb, WAIT_SAVED, on_egress_put_saved, l, &waiter);
@@ -184,7 +185,7 @@ static void egress_put(struct cayd *c, struct sandbox *sb, struct request *rq,
 		on_egress_put_saved(l, sb);
 	} else if (r < 0) {
 		(void)cay_no_memory(&err);
-		egress_policy_changed(sb, NULL, NULL);
+		peers_policy_changed(sb, NULL, NULL);
 		deferred_reply_finish(l, &err);
 	}
 }
@@ -365,7 +366,24 @@ static int egress_reason_write(const struct egress_checked *v, bool special, boo
 					"reset now");
 }
 
-static int egress_check_run(struct cayd *c, const struct sandbox *sb,
+/* The other side's word, about one that is allowed here. */
+static int egress_check_peer(struct sandbox *sb, const struct egress_question *q,
+			     struct buf *reason, struct egress_checked *ret)
+{
+	struct slice label;
+	bool exposed;
+	int r;
+
+	if (ret->verdict == EGRESS_SPEC_DENY || !q->to.name.n ||
+	    !host_name_is_of_group(&q->to.name, &label))
+		return 0;
+	r = peer_explain(sb, &q->to.name, q->port, &exposed, reason);
+	if (!exposed)
+		ret->verdict = EGRESS_SPEC_DENY;
+	return r;
+}
+
+static int egress_check_run(struct cayd *c, struct sandbox *sb,
 			    const struct egress_question *q, struct buf *rule, struct buf *reason,
 			    struct egress_checked *ret, struct cay_err *err)
 {
@@ -398,6 +416,8 @@ static int egress_check_run(struct cayd *c, const struct sandbox *sb,
 	}
 	if (r >= 0)
 		r = egress_reason_write(ret, special, q->rq && v.inspect && !q->rq->path.p, reason);
+	if (r >= 0)
+		r = egress_check_peer(sb, q, reason, ret);
 	ret->reason = buf_str(reason);
 	return r < 0 ? cay_no_memory(err) : 0;
 }
@@ -420,7 +440,7 @@ static int egress_mirror_write(const struct cayd *c, const struct egress_questio
 void op_egress_check(struct cayd *c, struct request *rq)
 {
 	auto_buf rule = BUF_INIT(KIB(1)), reason = BUF_INIT(KIB(2)), mirror = BUF_INIT(KIB(1));
-	const struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	struct egress_question q;
 	struct egress_checked checked;
 	struct cay_err err = {};

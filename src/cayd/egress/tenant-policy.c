@@ -36,6 +36,9 @@ int tenant_policies_check(struct cayd *c, const struct tenant_info *next, struct
 		r = egress_policy_check_spec(c, &next->egress_default, "egress_default", err);
 	if (r < 0 || !next->has_egress_max)
 		return r;
+	if (next->egress_max.has_expose)
+		return cay_fail_field(err, CAY_E_INVALID, "egress_max.expose",
+				      "a bound is for connections out of sandboxes");
 	r = egress_policy_check_spec(c, &next->egress_max, "egress_max", err);
 	for (const struct sandbox *sb = sandbox_first_bound_by(c, &next->id); r >= 0 && sb;
 	     sb = sandbox_next_bound_by(sb, &next->id))

@@ -69,6 +69,7 @@ struct sandbox {
 	struct id egress_tenant;         /* has the bound of its policy; none: its own tenant */
 	struct sandbox_answers *answers; /* NULL: none */
 	uint64_t attached_to;            /* the connection to cay-egress that has its listeners */
+	bool peers_pending;              /* connections of its group to it are being reset */
 	bool other_boot;                 /* the journal has it from before the machine started */
 
 	/* sandbox.c, waiters.c, transition.c */

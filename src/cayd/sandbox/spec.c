@@ -70,7 +70,7 @@ static int sandbox_assign_egress(struct sandbox *sb, const struct sandbox_create
 
 	if (spec->egress_tenant)
 		sb->egress_tenant = *spec->egress_tenant;
-	if (!spec->template_egress && (!own || !egress_spec_can_allow(own)))
+	if (!spec->template_egress && (!own || !egress_spec_has_effect(own)))
 		return 0;
 	if (sandbox_inherit_answers(sb) < 0)
 		return -ENOMEM;
@@ -170,7 +170,7 @@ static bool sandbox_has_same_egress(const struct sandbox *sb, const struct sandb
 	struct jw wa = jw_to(&a), wb = jw_to(&b);
 
 	if (!spec->has_egress || spec->egress_is_default ||
-	    (!egress_spec_can_allow(own) && !egress_spec_can_allow(&spec->egress)))
+	    (!egress_spec_has_effect(own) && !egress_spec_has_effect(&spec->egress)))
 		return true;
 	field_encode(&egress_spec_table, NULL, own, &wa);
 	field_encode(&egress_spec_table, NULL, &spec->egress, &wb);

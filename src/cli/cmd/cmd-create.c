@@ -99,6 +99,9 @@ const struct opt opts_create[35] = {
 	{ "deny", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.deny),
 	  .arg = "NAME[:PORTS]",
 	  .help = "Deny this name, before anything is allowed; may be repeated" },
+	{ "expose", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.expose),
+	  .arg = "PORTS",
+	  .help = "Let sandboxes of its group connect to this port, or range; may be repeated" },
 	{ "registry-auth", 0, OPT_TEXT, offsetof(struct sandbox_create_args, registry_auth),
 	  .operand = OPERAND_FILE, .arg = "FILE",
 	  .help = "File with USER:PASSWORD, for the pull of a private image; - is stdin" },
@@ -282,7 +285,8 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	if (r >= 0)
 		r = cmd_create_fill_kernels(c, a->warm_python, request, err);
 	request->has_egress =
-		a->egress.presets.n || a->egress.allow.n || a->egress.ask.n || a->egress.deny.n;
+		a->egress.presets.n || a->egress.allow.n || a->egress.ask.n || a->egress.deny.n ||
+		a->egress.expose.n;
 	if (r >= 0 && request->has_egress)
 		r = egress_options_apply(c, &a->egress, &request->egress, err);
 	request->has_registry_auth = a->registry_auth;

@@ -48,6 +48,8 @@ int egress_options_apply(struct cli *c, const struct egress_options *o, struct e
 
 	*ret = (struct egress_spec){ .presets = o->presets,
 				     .has_presets = o->presets.n > 0,
+				     .expose = o->expose,
+				     .has_expose = o->expose.n > 0,
 				     .otherwise = EGRESS_SPEC_DENY };
 	ret->rules.v = arena_alloc(&c->arena, o->deny.n + o->allow.n + o->ask.n + 1,
 				   sizeof(struct egress_rule_spec));
@@ -146,6 +148,8 @@ static int cmd_egress_print(const void *reply, struct cay_err *err)
 		print_table_add_pair(&t, "preset", "%s", e->policy.presets.v[i]);
 	print_table_add_pair(&t, "default", "%s",
 			     field_choice_name(&egress_spec_table, "default", e->policy.otherwise));
+	for (size_t i = 0; i < e->policy.expose.n; i++)
+		print_table_add_pair(&t, "expose", "%s", e->policy.expose.v[i]);
 	for (size_t i = 0; i < e->answers.n; i++)
 		egress_add_answer(&t, &((const struct egress_remembered *)e->answers.v)[i]);
 	return print_table_stdout(&t, err);
@@ -175,6 +179,8 @@ static const struct opt set_rows[] = {
 		  "repeated" },
 	{ "deny", 0, OPT_TEXTS, AT(deny), .arg = "NAME[:PORTS]",
 	  .help = "Deny it, before anything is allowed; may be repeated" },
+	{ "expose", 0, OPT_TEXTS, AT(expose), .arg = "PORTS",
+	  .help = "Port, or range, that sandboxes of its group may connect to; may be repeated" },
 };
 
 static int cmd_egress_set_prepare(struct cli *c, void *args, const struct opt_words *,
@@ -189,7 +195,7 @@ static int cmd_egress_set_prepare(struct cli *c, void *args, const struct opt_wo
 const struct cmd cmd_egress_set = {
 	CMD_USAGE("egress set",
 		  "[--preset NAME]... [--allow NAME[:PORTS]]... [--ask NAME[:PORTS]]... "
-		  "[--deny NAME[:PORTS]]... SANDBOX"),
+		  "[--deny NAME[:PORTS]]... [--expose PORTS]... SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(egress_set_args, OPTS(set_rows, 0)),
 	.help = "Replace the egress policy of a sandbox and print it",

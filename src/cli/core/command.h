@@ -131,7 +131,7 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
 
 /* The options of an egress policy: names of presets, and NAME[:PORTS]. */
 struct egress_options {
-	struct field_texts presets, allow, ask, deny;
+	struct field_texts presets, allow, ask, deny, expose;
 };
 /* Names of presets and NAME[:PORTS] to allow, in any order. */
 [[nodiscard]] int egress_words_apply(struct cli *c, const struct field_texts *words,

@@ -91,3 +91,13 @@ bool host_name_is_below(const struct host_name *name, struct slice parent)
 	return parent.n && name->n > parent.n + 1 && *(end - parent.n - 1) == '.' &&
 	       memcmp(end - parent.n, parent.p, parent.n) == 0;
 }
+
+bool host_name_is_of_group(const struct host_name *name, struct slice *ret_label)
+{
+	const struct slice parent = SLICE(HOST_GROUP_PARENT);
+
+	if (!host_name_is_below(name, parent))
+		return false;
+	*ret_label = (struct slice){ name->text, name->n - parent.n - 1 };
+	return true;
+}

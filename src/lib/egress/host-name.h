@@ -14,6 +14,8 @@
 
 #define HOST_NAME_MAX_LEN 253
 #define HOST_LABEL_MAX 63
+/* Below it are the sandboxes of a group, for each other: "NAME.group.cay.internal". */
+#define HOST_GROUP_PARENT "group.cay.internal"
 
 struct host_name {
 	uint8_t n;
@@ -28,4 +30,6 @@ struct host_name {
 bool host_name_eq(const struct host_name *name, struct slice text);
 /* Whether it ends with '.' and parent, at any depth. */
 bool host_name_is_below(const struct host_name *name, struct slice parent);
+/* Whether it is that of a sandbox in a group; *ret_label is what precedes the parent. */
+bool host_name_is_of_group(const struct host_name *name, struct slice *ret_label);
 #endif

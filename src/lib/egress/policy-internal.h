@@ -17,7 +17,7 @@ static_assert(sizeof(struct policy_head) == 24);
 struct policy_layer_row {
 	uint16_t n_rules;
 	uint8_t otherwise;
-	uint8_t zero;
+	uint8_t absent;
 };
 static_assert(sizeof(struct policy_layer_row) == 4);
 
@@ -38,6 +38,9 @@ struct policy_head policy_head(struct slice policy);
 struct policy_layer_row policy_layer(struct slice policy, size_t i);
 struct policy_rule_row policy_rule(struct slice policy, size_t n_layers, size_t i);
 struct slice rule_terms(struct slice policy, const struct policy_rule_row *row);
+/* Its default for this name, or for an address (NULL).  A name of a group is allowed by a rule that
+ * is for it, and by no default. */
+unsigned policy_layer_otherwise(const struct policy_layer_row *row, const struct host_name *name);
 bool rule_has_port(const struct policy_rule_row *row, uint16_t port);
 bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
 		   const struct host_name *name);

@@ -39,7 +39,8 @@ static void layer_remove_stricter(struct slice policy, unsigned layer, size_t fi
 {
 	const size_t n_layers = policy_head(policy).n_layers;
 	const struct policy_layer_row row = policy_layer(policy, layer);
-	const unsigned otherwise = layer == EGRESS_ANSWERS ? EGRESS_ASK : row.otherwise;
+	const unsigned otherwise =
+		layer == EGRESS_ANSWERS ? EGRESS_ASK : policy_layer_otherwise(&row, name);
 	struct port_set decided = {}, good = {};
 
 	for (size_t k = 0; k < row.n_rules; k++) {

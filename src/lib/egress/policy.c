@@ -79,12 +79,23 @@ int egress_target_parse(struct slice text, struct egress_target *ret, struct cay
 			"network such as 192.0.2.0/24");
 }
 
+static bool target_is_of_group(const struct egress_target *to)
+{
+	struct slice label;
+
+	return target_has_name(to->kind) && (host_name_eq(&to->name, SLICE(HOST_GROUP_PARENT)) ||
+					     host_name_is_of_group(&to->name, &label));
+}
+
 int egress_rule_check_terms(const struct egress_rule *rule, struct cay_err *err)
 {
 	const bool has_credential = egress_terms_credential(egress_terms_slice(&rule->terms)).n;
 
 	if (!rule->terms.n)
 		return 0;
+	if (target_is_of_group(&rule->to))
+		return cay_fail_field(err, CAY_E_INVALID, "to",
+				      "requests to sandboxes of the group are not read");
 	if (rule->to.kind == EGRESS_TO_NET)
 		return cay_fail_field(err, CAY_E_INVALID, "to",
 				      "requests are read for names only, not for networks");
@@ -135,7 +146,8 @@ static int policy_write_layers(const struct egress_layer *layers, size_t n, stru
 
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		struct policy_layer_row row = { .n_rules = (uint16_t)layers[i].n_rules,
-						.otherwise = (uint8_t)layers[i].otherwise };
+						.otherwise = (uint8_t)layers[i].otherwise,
+						.absent = layers[i].absent };
 
 		r = buf_append(out, &row, sizeof(row));
 	}
@@ -274,7 +286,8 @@ int egress_policy_check(struct slice policy)
 	for (size_t i = 0; i < head.n_layers; i++) {
 		struct policy_layer_row row = policy_layer(policy, i);
 
-		if (row.otherwise >= EGRESS_ACTION_NUM || row.zero)
+		if (row.otherwise >= EGRESS_ACTION_NUM || row.absent > 1 ||
+		    (row.absent && (row.n_rules || row.otherwise != EGRESS_ALLOW)))
 			return -EBADMSG;
 		rules += row.n_rules;
 	}
@@ -308,6 +321,14 @@ uint32_t egress_policy_ask_ms(struct slice policy)
 
 /* Judging */
 
+unsigned policy_layer_otherwise(const struct policy_layer_row *row, const struct host_name *name)
+{
+	struct slice label;
+
+	return name && !row->absent && host_name_is_of_group(name, &label) ? EGRESS_DENY
+									   : row->otherwise;
+}
+
 bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
 {
 	for (size_t i = 0; i < row->n_ports; i++)
@@ -319,11 +340,11 @@ bool rule_has_port(const struct policy_rule_row *row, uint16_t port)
 bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
 		   const struct host_name *name)
 {
-	struct slice text = { policy.p + row->at, row->n };
+	struct slice text = { policy.p + row->at, row->n }, label;
 
 	switch ((enum egress_target_kind)row->kind) {
 	case EGRESS_TO_NAMES:
-		return true;
+		return !host_name_is_of_group(name, &label);
 	case EGRESS_TO_NAME:
 		return host_name_eq(name, text);
 	case EGRESS_TO_BELOW:
@@ -393,8 +414,9 @@ static struct egress_verdict layer_judge(struct slice policy, struct policy_laye
 {
 	const size_t n_layers = policy_head(policy).n_layers;
 	struct egress_verdict v = { EGRESS_DENY, number, NO_RULE_YET, false };
-	struct egress_verdict otherwise = { (enum egress_action)layer.otherwise, number, -1,
-					    false };
+	struct egress_verdict otherwise = {
+		(enum egress_action)policy_layer_otherwise(&layer, what->name), number, -1, false
+	};
 	bool decided = false;
 
 	for (size_t k = 0; k < layer.n_rules && !decided; k++) {

@@ -11,6 +11,9 @@
  * The last layer has the answers that were remembered.  Its rules are looked at only where the
  * others ask, so an answer never allows what one of them denies.
  *
+ * Names of other sandboxes in the group (HOST_GROUP_PARENT) are for rules that name them, or
+ * "*.group.cay.internal": neither "*" nor a default is.
+ *
  * A rule may be for some requests of HTTP only, or need each request to be read (request-terms.h).
  * A connection is judged before its requests: by the mildest verdict that one of them can have.
  *
@@ -47,7 +50,7 @@ enum egress_action { EGRESS_ALLOW, EGRESS_ASK, EGRESS_DENY, EGRESS_ACTION_NUM };
 enum egress_target_kind {
 	EGRESS_TO_NAME,  /* api.example.com */
 	EGRESS_TO_BELOW, /* *.example.com: any name below, not the name itself */
-	EGRESS_TO_NAMES, /* *: any name */
+	EGRESS_TO_NAMES, /* *: any name, but those of a group */
 	EGRESS_TO_NET,   /* 192.0.2.0/24: addresses that were dialled without a name */
 	EGRESS_TARGET_NUM
 };
@@ -75,6 +78,7 @@ struct egress_layer {
 	enum egress_action otherwise;
 	const struct egress_rule *rules;
 	size_t n_rules;
+	bool absent; /* it has no rules, and allows everything */
 };
 
 struct egress_verdict {

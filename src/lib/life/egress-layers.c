@@ -148,6 +148,11 @@ bool egress_spec_can_allow(const struct egress_spec *spec)
 	return spec->otherwise != EGRESS_SPEC_DENY;
 }
 
+bool egress_spec_has_effect(const struct egress_spec *spec)
+{
+	return spec->expose.n || egress_spec_can_allow(spec);
+}
+
 /* The node's policy, from words */
 
 static bool word_is_target(struct slice word)
@@ -229,7 +234,9 @@ static int egress_layer_fill(const struct egress_spec *spec, const struct egress
 			rules[n++] = p->rules[k];
 		}
 	}
-	*ret = (struct egress_layer){ (enum egress_action)spec->otherwise, rules, n };
+	*ret = (struct egress_layer){ .otherwise = (enum egress_action)spec->otherwise,
+				      .rules = rules,
+				      .n_rules = n };
 	return 0;
 }
 
@@ -251,7 +258,7 @@ static int egress_layers_fill(const struct egress_spec *const specs[static EGRES
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < EGRESS_LAYER_NUM; i++) {
-		layers[i] = (struct egress_layer){ .otherwise = EGRESS_ALLOW };
+		layers[i] = (struct egress_layer){ .absent = true, .otherwise = EGRESS_ALLOW };
 		if (specs[i])
 			r = egress_layer_fill(specs[i], presets, rules + used,
 					      EGRESS_RULES_MAX - used, &layers[i], err);

@@ -32,6 +32,8 @@ const struct egress_preset *egress_preset_find(const struct egress_presets *pres
 				    const struct egress_presets *presets, struct cay_err *err);
 /* Whether a connection exists that it does not deny, by itself; presets are not looked up. */
 bool egress_spec_can_allow(const struct egress_spec *spec);
+/* Whether it says anything beyond `{}`: a connection that it does not deny, or exposes. */
+bool egress_spec_has_effect(const struct egress_spec *spec);
 /* "git *.example.com db.example.com:5432": presets and targets to allow.  NULL: no memory, or err
  * says which word is none of these. */
 [[nodiscard]] struct egress_spec *egress_spec_from_words(const char *words, struct arena *arena,

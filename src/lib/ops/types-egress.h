@@ -39,7 +39,8 @@ struct egress_spec {
 	struct field_list rules; /* struct egress_rule_spec */
 	unsigned otherwise;      /* enum egress_spec_action */
 	struct egress_limits_spec limits;
-	bool has_limits;
+	struct field_texts expose; /* ports, for others of the group */
+	bool has_limits, has_expose;
 };
 
 /* How long an answer lasts. */

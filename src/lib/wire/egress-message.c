@@ -18,7 +18,7 @@
 /* A body of at least body_min bytes and at most body_max; what exceeds body_min is rows of
  * body_row bytes. */
 static const struct {
-	bool from_cayd, from_egress, has_sandbox, has_policy;
+	bool from_cayd, from_egress, has_sandbox, has_policy, may_have_fd;
 	size_t body_min, body_row, body_max;
 } egress_kinds[EGRESS_MSG_NUM] = {
 	[EGRESS_MSG_HELLO] = { .from_cayd = true, .from_egress = true },
@@ -26,6 +26,7 @@ static const struct {
 	[EGRESS_MSG_SANDBOX] = { .from_cayd = true,
 				 .has_sandbox = true,
 				 .has_policy = true,
+				 .may_have_fd = true,
 				 .body_min = sizeof(struct egress_counts) +
 					     sizeof(struct egress_limits) + 1,
 				 .body_row = 1,
@@ -76,6 +77,19 @@ static const struct {
 			       .body_min = 1,
 			       .body_row = 1,
 			       .body_max = EGRESS_EVENT_MAX },
+	[EGRESS_MSG_PEER] = { .from_egress = true,
+			      .has_sandbox = true,
+			      .body_min = sizeof(struct egress_peer),
+			      .body_max = sizeof(struct egress_peer) },
+	[EGRESS_MSG_PEER_DONE] = { .from_cayd = true,
+				   .has_sandbox = true,
+				   .may_have_fd = true,
+				   .body_min = sizeof(struct egress_peer_done),
+				   .body_max = sizeof(struct egress_peer_done) },
+	[EGRESS_MSG_EXPOSE] = { .from_cayd = true,
+				.has_sandbox = true,
+				.body_min = sizeof(struct egress_exposed),
+				.body_max = sizeof(struct egress_exposed) },
 	[EGRESS_MSG_ANSWERED] = { .from_egress = true,
 				  .has_sandbox = true,
 				  .body_min = sizeof(uint64_t),
@@ -172,7 +186,48 @@ static bool egress_limits_are_valid(struct slice body)
 	       l.new_per_s <= EGRESS_LIMIT_NEW_PER_S_MAX;
 }
 
-static bool egress_body_is_valid(enum egress_kind kind, struct slice body)
+static bool egress_peer_is_valid(struct slice body)
+{
+	struct egress_peer p;
+
+	memcpy(&p, body.p, sizeof(p));
+	return egress_name_is_valid(p.name) && p.name[0] && p.port && !p.zero[0] && !p.zero[1] &&
+	       !p.zero[2];
+}
+
+static bool egress_peer_done_is_valid(struct slice body, unsigned n_fds)
+{
+	struct egress_peer_done d;
+
+	memcpy(&d, body.p, sizeof(d));
+	return d.outcome < EGRESS_PEER_NUM && !d.zero &&
+	       n_fds == (d.outcome == EGRESS_PEER_CONNECTED) &&
+	       (n_fds ? id_is_valid(&d.peer, ID_SANDBOX) : egress_id_is_zero(&d.peer));
+}
+
+static bool egress_exposed_is_valid(struct slice body)
+{
+	struct egress_exposed e;
+
+	memcpy(&e, body.p, sizeof(e));
+	if (e.n > EGRESS_EXPOSED_MAX || e.zero[0] || e.zero[1] || e.zero[2])
+		return false;
+	for (size_t i = 0; i < EGRESS_EXPOSED_MAX; i++)
+		if (i < e.n ? !e.ports[i].from || e.ports[i].from > e.ports[i].to
+			    : e.ports[i].from || e.ports[i].to)
+			return false;
+	return true;
+}
+
+bool egress_exposed_has(const struct egress_exposed *e, uint16_t port)
+{
+	for (size_t i = 0; i < e->n; i++)
+		if (port >= e->ports[i].from && port <= e->ports[i].to)
+			return true;
+	return false;
+}
+
+static bool egress_body_is_valid(enum egress_kind kind, struct slice body, unsigned n_fds)
 {
 	struct egress_cut cut;
 	struct egress_ask ask;
@@ -184,6 +239,12 @@ static bool egress_body_is_valid(enum egress_kind kind, struct slice body)
 		return egress_log_is_valid(body);
 	if (kind == EGRESS_MSG_LIST_LOG)
 		return egress_log_query_is_valid(body);
+	if (kind == EGRESS_MSG_PEER)
+		return egress_peer_is_valid(body);
+	if (kind == EGRESS_MSG_PEER_DONE)
+		return egress_peer_done_is_valid(body, n_fds);
+	if (kind == EGRESS_MSG_EXPOSE)
+		return egress_exposed_is_valid(body);
 	if (kind == EGRESS_MSG_CUT) {
 		memcpy(&cut, body.p, sizeof(cut));
 		return egress_name_is_valid(cut.name) && !cut.zero && !(cut.name[0] && cut.address);
@@ -220,7 +281,7 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 	    !(from_cayd ? egress_kinds[m.kind].from_cayd : egress_kinds[m.kind].from_egress))
 		return -EPROTO;
 	policy = egress_kinds[m.kind].has_policy;
-	if (!egress_body_has_size(m.kind, n - sizeof(m)) || n_fds > policy ||
+	if (!egress_body_has_size(m.kind, n - sizeof(m)) || n_fds > egress_kinds[m.kind].may_have_fd ||
 	    m.number != (m.kind == EGRESS_MSG_HELLO ? EGRESS_ABI : 0))
 		return -EPROTO;
 	if (egress_kinds[m.kind].has_sandbox ? !id_is_valid(&m.sandbox, ID_SANDBOX)
@@ -229,7 +290,7 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 	if (policy ? !id_is_valid(&m.tenant, ID_TENANT) || !m.generation
 		   : !egress_id_is_zero(&m.tenant))
 		return -EPROTO;
-	return egress_body_is_valid(m.kind, egress_message_body(msg, n)) ? 0 : -EPROTO;
+	return egress_body_is_valid(m.kind, egress_message_body(msg, n), n_fds) ? 0 : -EPROTO;
 }
 
 struct slice egress_message_body(const void *msg, size_t n)

@@ -22,6 +22,12 @@
  * cay-egress repeats those that wait.  ANSWER goes to all connections of the sandbox that wait for
  * that name and port.
  *
+ * PEER asks cayd for a connection to another sandbox of the group, which cayd alone knows; it is
+ * numbered by cay-egress.  PEER_DONE has the number, and a socket that is connected to that port and
+ * to nothing else.  EXPOSE says which ports of a sandbox may be connected to so: connections to others
+ * are reset before the reply, CUT_DONE.  It also comes between ALL and END, for each sandbox that
+ * has such ports: connections to those that did not come are reset.
+ *
  * SEQPACKET messages of this machine's byte order.  cayd does not trust the replies. */
 #include "base/id.h"
 #include "base/str.h"
@@ -29,7 +35,7 @@
 #define EGRESS_DIR "egress" /* in paths.run and in paths.state */
 #define EGRESS_SOCKET EGRESS_DIR "/egress.sock"
 #define EGRESS_MAGIC UINT32_C(0x45594143) /* "CAYE" */
-#define EGRESS_ABI 8
+#define EGRESS_ABI 9
 #define EGRESS_MESSAGE_MAX KIB(96)
 #define EGRESS_CA_MAX KIB(2) /* a certificate in PEM */
 #define EGRESS_EVENT_MAX KIB(4)
@@ -54,6 +60,9 @@ enum egress_kind {
 	EGRESS_MSG_ANSWER,   /* followed by struct egress_answer */
 	EGRESS_MSG_ANSWERED, /* they go on or are reset; followed by their number, 64 bits */
 	EGRESS_MSG_EVENT,    /* followed by JSON for the webhook; there is no reply */
+	EGRESS_MSG_PEER,     /* followed by struct egress_peer */
+	EGRESS_MSG_PEER_DONE, /* followed by struct egress_peer_done; one fd if it is connected */
+	EGRESS_MSG_EXPOSE,    /* followed by struct egress_exposed */
 	EGRESS_MSG_NUM
 };
 
@@ -209,6 +218,40 @@ struct egress_answer {
 	uint16_t verdict; /* enum egress_answer_verdict */
 };
 
+/* A connection of a sandbox to another one of its group. */
+struct egress_peer {
+	char name[EGRESS_NAME_SIZE]; /* NAME.group.cay.internal */
+	uint16_t port;
+	uint16_t zero[3];
+};
+
+enum egress_peer_outcome {
+	EGRESS_PEER_CONNECTED,
+	EGRESS_PEER_ABSENT,      /* the group has no such sandbox */
+	EGRESS_PEER_NOT_EXPOSED, /* its policy does not expose this port */
+	EGRESS_PEER_UNREACHABLE, /* it does not run, or nothing listens there */
+	EGRESS_PEER_NUM
+};
+
+struct egress_peer_done {
+	struct id peer; /* of CONNECTED */
+	uint32_t outcome;
+	uint32_t zero;
+};
+
+struct egress_port_range {
+	uint16_t from, to; /* both included */
+};
+#define EGRESS_EXPOSED_MAX 16
+
+struct egress_exposed {
+	uint16_t n;
+	uint16_t zero[3];
+	struct egress_port_range ports[EGRESS_EXPOSED_MAX];
+};
+
+/* Whether one of its ranges has the port. */
+bool egress_exposed_has(const struct egress_exposed *e, uint16_t port);
 /* Write the head of a message that has no tenant. */
 struct egress_message egress_message_init(enum egress_kind kind, const struct id *sandbox,
 					  uint64_t generation);

@@ -52,7 +52,7 @@ def brought(document, top):
 
 class Node(world.World):
     def __init__(self):
-        super().__init__(BUILD, env={"CAY_EDGE_PREVIEWS": "http:" + "//preview.localhost:7070"})
+        super().__init__(BUILD, env={"CAY_EDGE_PREVIEWS": "http:" + "//preview.localhost:7070", "CAY_EGRESS_DNS": "127.0.0.1"})
         self.port = 7070
         self.env["CAY_EDGE_LISTEN"] = "127.0.0.1:7070"
         self.link, self.lent = pathlib.Path("/run/cay"), contextlib.ExitStack()
