@@ -4,8 +4,8 @@
  *
  * A name that its policy denies on every port does not exist, and no name server is asked.  Of one
  * that may be connected to the answer is its synthetic address, once a name server has said that
- * the name exists; where the policy asks first, no name server is asked before the answer, and about
- * sandboxes of the group none ever is.  There are no IPv6 addresses and no other records.
+ * the name exists; where the policy asks first, no name server is asked before the answer, and
+ * about sandboxes of the group none ever is.  There are no IPv6 addresses and no other records.
  */
 #include <netinet/in.h>
 #include <stdlib.h>

@@ -33,8 +33,7 @@ void flow_peer_ask(struct flow *f)
 	struct {
 		struct egress_message m;
 		struct egress_peer peer;
-	} msg = { .m = egress_message_init(EGRESS_MSG_PEER, &f->sandbox->id,
-					   ++e->n_peer_questions),
+	} msg = { .m = egress_message_init(EGRESS_MSG_PEER, &f->sandbox->id, ++e->n_peer_questions),
 		  .peer = { .port = f->port } };
 
 	static_assert(sizeof(msg) == sizeof(msg.m) + sizeof(msg.peer));

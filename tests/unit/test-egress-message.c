@@ -93,7 +93,11 @@ static void test_peers(void **)
 	m.head = egress_message_init(EGRESS_MSG_PEER_DONE, &sandbox, 7);
 	memcpy(m.body, &done, sizeof(done));
 	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true) < 0);
-	done.peer = sandbox;
+	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 0, true) < 0);
+	done = (struct egress_peer_done){ .peer = sandbox, .outcome = EGRESS_PEER_ABSENT };
+	memcpy(m.body, &done, sizeof(done));
+	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true) < 0);
+	done.outcome = EGRESS_PEER_CONNECTED;
 	memcpy(m.body, &done, sizeof(done));
 	assert_int_equal(egress_message_check(&m, sizeof(m.head) + sizeof(done), 1, true), 0);
 	assert_true(egress_message_check(&m, sizeof(m.head) + sizeof(done), 0, true) < 0);

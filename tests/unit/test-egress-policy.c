@@ -157,6 +157,7 @@ static void the_strictest_layer_decides(void **)
 static void names_of_a_group(void **)
 {
 	struct egress_rule wide[] = { rule(EGRESS_ALLOW, "*", 0, 0) };
+	struct egress_rule above[] = { rule(EGRESS_ALLOW, "*.cay.internal", 0, 0) };
 	struct egress_rule named[] = { rule(EGRESS_ALLOW, "*.group.cay.internal", 0, 0) };
 	const struct {
 		struct egress_layer layer;
@@ -165,10 +166,12 @@ static void names_of_a_group(void **)
 		{ { .otherwise = EGRESS_ALLOW }, EGRESS_DENY },
 		{ { .otherwise = EGRESS_ASK }, EGRESS_DENY },
 		{ { EGRESS_ALLOW, wide, 1 }, EGRESS_DENY },
+		{ { EGRESS_ALLOW, above, 1 }, EGRESS_DENY },
 		{ { EGRESS_DENY, named, 1 }, EGRESS_ALLOW },
 		{ { .otherwise = EGRESS_ALLOW, .absent = true }, EGRESS_ALLOW },
 	};
-	struct host_name db = name_of("db.group.cay.internal"), parent = name_of("group.cay.internal");
+	struct host_name db = name_of("db.group.cay.internal"),
+			 parent = name_of("group.cay.internal");
 	struct slice label;
 
 	assert_true(host_name_is_of_group(&db, &label) && slice_eq(label, SLICE("db")));
@@ -178,9 +181,9 @@ static void names_of_a_group(void **)
 
 		assert_int_equal(egress_policy_write(&rows[i].layer, 1, 1, &p), 0);
 		assert_int_equal(egress_policy_check(bytes(&p)), 0);
-		row_check(i, egress_judge_name(bytes(&p), &db, 443).action == rows[i].action &&
-				     egress_judge_name_on_any_port(bytes(&p), &db) ==
-					     rows[i].action);
+		row_check(i,
+			  egress_judge_name(bytes(&p), &db, 443).action == rows[i].action &&
+				  egress_judge_name_on_any_port(bytes(&p), &db) == rows[i].action);
 	}
 }
 

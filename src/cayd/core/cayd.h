@@ -47,9 +47,9 @@ struct cayd {
 	int db_dir, secret_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
-	unsigned foreign_ending; /* removals of foreign sandboxes under way */
-	unsigned n_peer_dials;   /* of egress/peers.h, under way */
-	struct cay_err lost;     /* why the journal is not opened: it lost its past */
+	unsigned foreign_ending;      /* removals of foreign sandboxes under way */
+	struct peer_dial *peer_dials; /* of egress/peers.h, under way */
+	struct cay_err lost;          /* why the journal is not opened: it lost its past */
 	struct events *events;
 	struct audit *audit;
 	bool audit_failing;   /* logged once until a write succeeds */

@@ -28,7 +28,8 @@ bool egress_link_has(const struct sandbox *sb);
  * called when cay-egress has judged its open connections again. */
 void egress_policy_changed(struct sandbox *sb, egress_link_fn *fn, void *arg);
 /* Ask cay-egress about a sandbox that it has; kind is LIST_FLOWS, or LIST_LOG, CUT or
- * ANSWER with its body.  EXPOSE is for any sandbox.  Called once with the body of the reply, or with why there is none. */
+ * ANSWER with its body.  EXPOSE is for any sandbox.  Called once with the body of the reply, or
+ * with why there is none. */
 typedef void egress_answer_fn(void *arg, const struct cay_err *outcome, struct slice body);
 void egress_link_ask(struct sandbox *sb, enum egress_kind kind, struct slice body,
 		     egress_answer_fn *fn, void *arg);

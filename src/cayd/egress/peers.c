@@ -6,8 +6,9 @@
 #include "text/port-range.h"
 #include "wire/hello.h"
 
-#define DIALS_MAX 256 /* under way, of all sandboxes */
-#define DIAL_MS 6000  /* longer than PID 1 tries */
+#define DIALS_MAX 512 /* under way, of all sandboxes */
+#define DIALS_OF_TENANT_MAX 64
+#define DIAL_MS 6000 /* longer than PID 1 tries */
 #define HEAD_MAX KIB(4)
 
 /* Which ports */
@@ -113,8 +114,10 @@ int peer_explain(struct sandbox *from, const struct host_name *name, uint16_t po
 		return buf_puts(reason, "; that sandbox of the group exposes the port, and does "
 					"not run now");
 	case EGRESS_PEER_NOT_EXPOSED:
-		return buf_printf(reason, "; but the policy of that sandbox of the group does not "
-					  "have the port %u in its `expose`", port);
+		return buf_printf(reason,
+				  "; but the policy of that sandbox of the group does not "
+				  "have the port %u in its `expose`",
+				  port);
 	case EGRESS_PEER_ABSENT:
 	case EGRESS_PEER_NUM:
 		break;
@@ -127,8 +130,9 @@ int peer_explain(struct sandbox *from, const struct host_name *name, uint16_t po
 /* Connecting */
 
 struct peer_dial {
+	struct peer_dial **at, *next; /* of all */
 	struct cayd *cayd;
-	struct id from, to;
+	struct id tenant, from, to;
 	uint64_t number; /* of the question */
 	uint16_t port;
 	int fd;
@@ -154,7 +158,6 @@ static void on_peer_dial_closed(uv_handle_t *h)
 
 	if (--d->open)
 		return;
-	d->cayd->n_peer_dials--;
 	cay_closep(&d->fd);
 	http_parser_fini(&d->parser);
 	free(d);
@@ -174,6 +177,9 @@ static void peer_dial_finish(struct peer_dial *d, bool connected)
 	if (outcome == EGRESS_PEER_CONNECTED && fd < 0)
 		outcome = EGRESS_PEER_UNREACHABLE;
 	peer_reply(d->cayd, &d->from, d->number, outcome, &d->to, fd);
+	*d->at = d->next;
+	if (d->next)
+		d->next->at = d->at;
 	uv_close((uv_handle_t *)&d->poll, on_peer_dial_closed);
 	uv_close((uv_handle_t *)&d->timer, on_peer_dial_closed);
 }
@@ -202,9 +208,9 @@ static void on_peer_dial_readable(uv_poll_t *p, int status, int)
 	if (recv(d->fd, head, (size_t)n - in.n, MSG_DONTWAIT) != n - (ssize_t)in.n)
 		r = -EPROTO;
 	if (r != HTTP_MORE)
-		peer_dial_finish(d, r == HTTP_HEAD_DONE && d->parser.head.status == 101 &&
-					    http_equals_nocase(d->parser.head.upgrade,
-							       HELLO_PORT_PROTOCOL));
+		peer_dial_finish(
+			d, r == HTTP_HEAD_DONE && d->parser.head.status == 101 &&
+				   http_equals_nocase(d->parser.head.upgrade, HELLO_PORT_PROTOCOL));
 }
 
 /* A socket of PID 1, on which the request is sent. */
@@ -230,10 +236,32 @@ static int peer_dial_open(const struct cayd *c, const struct id *to, uint16_t po
 	return cay_take_fd(&fd);
 }
 
-static int peer_dial_start(struct cayd *c, const struct egress_message *m,
-			   const struct sandbox *to, uint16_t port)
+/* A tenant whose servers accept nothing must not use them all up. */
+static bool peer_dials_have_room(const struct cayd *c, const struct id *tenant)
 {
-	struct peer_dial *d = c->n_peer_dials < DIALS_MAX ? calloc(1, sizeof(*d)) : NULL;
+	unsigned all = 0, own = 0;
+
+	for (const struct peer_dial *d = c->peer_dials; d; d = d->next) {
+		all++;
+		own += id_eq(&d->tenant, tenant);
+	}
+	return all < DIALS_MAX && own < DIALS_OF_TENANT_MAX;
+}
+
+static void peer_dial_list(struct peer_dial *d)
+{
+	d->at = &d->cayd->peer_dials;
+	d->next = *d->at;
+	*d->at = d;
+	if (d->next)
+		d->next->at = &d->next;
+}
+
+static int peer_dial_start(struct cayd *c, const struct egress_message *m, const struct sandbox *to,
+			   uint16_t port)
+{
+	struct peer_dial *d =
+		peer_dials_have_room(c, &to->info.tenant) ? calloc(1, sizeof(*d)) : NULL;
 	int fd = d ? peer_dial_open(c, &to->info.id, port) : -ENOMEM;
 
 	if (fd < 0 || uv_poll_init(&c->loop, &d->poll, fd) < 0) {
@@ -242,6 +270,7 @@ static int peer_dial_start(struct cayd *c, const struct egress_message *m,
 		return -ENOTCONN;
 	}
 	d->cayd = c;
+	d->tenant = to->info.tenant;
 	d->from = m->sandbox;
 	d->to = to->info.id;
 	d->number = m->generation;
@@ -249,7 +278,7 @@ static int peer_dial_start(struct cayd *c, const struct egress_message *m,
 	d->fd = fd;
 	d->open = 2;
 	d->poll.data = d->timer.data = d;
-	c->n_peer_dials++;
+	peer_dial_list(d);
 	http_parser_init(&d->parser, HTTP_KIND_RESPONSE);
 	http_parser_allow_upgrade(&d->parser);
 	http_parser_refuse_interim(&d->parser);
@@ -289,8 +318,7 @@ struct peers_change {
 
 static bool sandbox_may_have_peers(const struct sandbox *sb)
 {
-	return sb->egress && sb->info.group && sb->info.group[0] &&
-	       egress_link_is_ready(sb->cayd);
+	return sb->egress && sb->info.group && sb->info.group[0] && egress_link_is_ready(sb->cayd);
 }
 
 static void on_peers_unexposed(void *arg, const struct cay_err *outcome, struct slice)
@@ -337,10 +365,14 @@ static void on_peers_cut(void *arg, const struct cay_err *, struct slice)
 void peers_forget_ended(struct sandbox *sb)
 {
 	static const struct egress_exposed nothing = {};
+	struct egress_exposed exposed;
 
 	if ((sb->life.state != SB_ENDING && sb->life.state != SB_STOPPING) || sb->peers_pending ||
 	    !sandbox_may_have_peers(sb))
 		return;
+	sandbox_get_exposed(sb, &exposed);
+	if (!exposed.n)
+		return; /* the reply that said so came after they were reset */
 	sb->peers_pending = true;
 	sb->holds++;
 	egress_link_ask(sb, EGRESS_MSG_EXPOSE,

@@ -383,9 +383,9 @@ static int egress_check_peer(struct sandbox *sb, const struct egress_question *q
 	return r;
 }
 
-static int egress_check_run(struct cayd *c, struct sandbox *sb,
-			    const struct egress_question *q, struct buf *rule, struct buf *reason,
-			    struct egress_checked *ret, struct cay_err *err)
+static int egress_check_run(struct cayd *c, struct sandbox *sb, const struct egress_question *q,
+			    struct buf *rule, struct buf *reason, struct egress_checked *ret,
+			    struct cay_err *err)
 {
 	const struct egress_presets *presets = egress_get_presets(c);
 	const struct egress_spec *layers[EGRESS_LAYER_NUM];

@@ -141,7 +141,8 @@ static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait unti
 
 static bool sandbox_has_reached_durably(const struct sandbox *sb, enum sandbox_wait until)
 {
-	/* no reply says what a crash could undo, or that it is over before others of its group know */
+	/* no reply says what a crash could undo, or that it is over while others of its group are
+	 * still connected */
 	return !sb->unsaved && !sb->peers_pending && sandbox_has_reached(sb, until);
 }
 

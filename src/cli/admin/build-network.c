@@ -2,7 +2,6 @@
 #include "cli/admin/build-network.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "archive/tar.h"
@@ -83,14 +82,15 @@ static int build_network_create_sandbox(struct cli *c, const struct egress_spec 
  * the sandbox's cgroup. */
 static int namespace_open(uint64_t pid, const char *which)
 {
-	char path[PATH_BYTES], own[PATH_BYTES];
+	auto_buf path = BUF_INIT(PATH_BYTES), own = BUF_INIT(PATH_BYTES);
 	struct stat theirs, ours;
 	auto_close int fd = -EBADF;
 
-	(void)snprintf(path, sizeof(path), "/proc/%llu/ns/%s", (unsigned long long)pid, which);
-	(void)snprintf(own, sizeof(own), "/proc/self/ns/%s", which);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &theirs) < 0 || stat(own, &ours) < 0)
+	if (buf_printf(&path, "/proc/%llu/ns/%s", (unsigned long long)pid, which) < 0 ||
+	    buf_printf(&own, "/proc/self/ns/%s", which) < 0)
+		return -ENOMEM;
+	fd = open(buf_str(&path), O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &theirs) < 0 || stat(buf_str(&own), &ours) < 0)
 		return -errno;
 	return theirs.st_ino == ours.st_ino ? -EAGAIN : cay_take_fd(&fd);
 }
@@ -113,15 +113,14 @@ static bool cgroup_has_process(int dir, uint64_t pid)
 /* "0 100000 65536": what is 0 inside. */
 static int user_map_read_root(uint64_t pid, uid_t *ret)
 {
-	auto_buf text = BUF_INIT(KIB(4));
-	char name[PATH_BYTES];
+	auto_buf text = BUF_INIT(KIB(4)), name = BUF_INIT(PATH_BYTES);
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct slice line, all;
 	uint64_t number[2];
 	size_t n = 0;
 
-	(void)snprintf(name, sizeof(name), "%llu/uid_map", (unsigned long long)pid);
-	if (proc < 0 || path_read(proc, name, &text) < 0)
+	if (proc < 0 || buf_printf(&name, "%llu/uid_map", (unsigned long long)pid) < 0 ||
+	    path_read(proc, buf_str(&name), &text) < 0)
 		return -ENOENT;
 	all = (struct slice){ buf_str(&text), text.len };
 	line = slice_cut(&all, '\n');
@@ -231,9 +230,8 @@ void build_network_close(struct cli *c, struct build_network *n)
 	cay_closep(&n->user_ns);
 	cay_closep(&n->net_ns);
 	if (n->sandbox.noun != ID_NONE &&
-	    api_call(&c->api,
-		     &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { n->sandbox } }, NULL,
-		     &none) < 0)
+	    api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { n->sandbox } },
+		     NULL, &none) < 0)
 		print_note("cannot remove the sandbox of the build: %s", none.msg);
 	/* another build at the same time may use it, and removes it */
 	if (n->image.noun != ID_NONE)

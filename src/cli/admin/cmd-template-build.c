@@ -4,8 +4,8 @@
  *
  * buildah runs isolated from the user's settings: storage in a temporary directory, no
  * environment but proxy variables, no credentials but --authfile.  As root it runs in its
- * own mount, process and IPC namespaces; without root it creates them itself.  With a policy it runs
- * in the namespaces of a sandbox (build-network.h), on copies of what it reads.
+ * own mount, process and IPC namespaces; without root it creates them itself.  With a policy it
+ * runs in the namespaces of a sandbox (build-network.h), on copies of what it reads.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -92,8 +92,8 @@ struct buildah_workdir {
 };
 
 /* Mounts that it sees and this machine does not.  In a user namespace a root that is read-only here
- * cannot be mounted again, which buildah does; nothing of it belongs to the sandbox's ids.  Whatever
- * name server the host has, those of a sandbox answer at any address but loopback's. */
+ * cannot be mounted again, which buildah does; nothing of it belongs to the sandbox's ids.
+ * Whatever name server the host has, those of a sandbox answer at any address but loopback's. */
 static void buildah_args_append_network(const struct buildah_workdir *s, struct buildah_args *w)
 {
 	static const char script[] =
@@ -287,7 +287,7 @@ static int buildah_find_programs(struct cli *c, const struct template_build_args
 static int buildah_workdir_open(struct cli *c, const struct template_build_args *a,
 				struct buildah_workdir *s, struct cay_err *err)
 {
-	static const char template[] = "/var/tmp/cay-build-XXXXXX";
+	static const char template[] = "/var/tmp/cay-build-XXXXXX", below[] = "/buildah";
 	int r = buildah_find_programs(c, a, s, err);
 
 	if (r < 0)
@@ -297,7 +297,9 @@ static int buildah_workdir_open(struct cli *c, const struct template_build_args 
 		s->top[0] = 0;
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
 	}
-	(void)snprintf(s->dir, sizeof(s->dir), "%s/buildah", s->top);
+	static_assert(sizeof(template) + sizeof(below) <= sizeof(s->dir));
+	memcpy(s->dir, s->top, sizeof(template));
+	memcpy(s->dir + sizeof(template) - 1, below, sizeof(below));
 	if (chmod(s->top, 0711) < 0 || mkdir(s->dir, 0700) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", s->dir);
 	return buildah_workdir_write_config(s, err);

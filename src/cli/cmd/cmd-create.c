@@ -284,9 +284,8 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 		r = cmd_create_fill_services(c, &a->services, request, err);
 	if (r >= 0)
 		r = cmd_create_fill_kernels(c, a->warm_python, request, err);
-	request->has_egress =
-		a->egress.presets.n || a->egress.allow.n || a->egress.ask.n || a->egress.deny.n ||
-		a->egress.expose.n;
+	request->has_egress = a->egress.presets.n || a->egress.allow.n || a->egress.ask.n ||
+			      a->egress.deny.n || a->egress.expose.n;
 	if (r >= 0 && request->has_egress)
 		r = egress_options_apply(c, &a->egress, &request->egress, err);
 	request->has_registry_auth = a->registry_auth;

@@ -347,8 +347,9 @@ bool rule_has_name(struct slice policy, const struct policy_rule_row *row,
 		return !host_name_is_of_group(name, &label);
 	case EGRESS_TO_NAME:
 		return host_name_eq(name, text);
-	case EGRESS_TO_BELOW:
-		return host_name_is_below(name, text);
+	case EGRESS_TO_BELOW: /* of a group: not by a rule that is for more than groups */
+		return host_name_is_below(name, text) && (!host_name_is_of_group(name, &label) ||
+							  text.n >= sizeof(HOST_GROUP_PARENT) - 1);
 	case EGRESS_TO_NET:
 	case EGRESS_TARGET_NUM:
 		break;

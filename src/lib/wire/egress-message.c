@@ -281,7 +281,8 @@ int egress_message_check(const void *msg, size_t n, unsigned n_fds, bool from_ca
 	    !(from_cayd ? egress_kinds[m.kind].from_cayd : egress_kinds[m.kind].from_egress))
 		return -EPROTO;
 	policy = egress_kinds[m.kind].has_policy;
-	if (!egress_body_has_size(m.kind, n - sizeof(m)) || n_fds > egress_kinds[m.kind].may_have_fd ||
+	if (!egress_body_has_size(m.kind, n - sizeof(m)) ||
+	    n_fds > egress_kinds[m.kind].may_have_fd ||
 	    m.number != (m.kind == EGRESS_MSG_HELLO ? EGRESS_ABI : 0))
 		return -EPROTO;
 	if (egress_kinds[m.kind].has_sandbox ? !id_is_valid(&m.sandbox, ID_SANDBOX)

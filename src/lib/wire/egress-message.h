@@ -23,10 +23,10 @@
  * that name and port.
  *
  * PEER asks cayd for a connection to another sandbox of the group, which cayd alone knows; it is
- * numbered by cay-egress.  PEER_DONE has the number, and a socket that is connected to that port and
- * to nothing else.  EXPOSE says which ports of a sandbox may be connected to so: connections to others
- * are reset before the reply, CUT_DONE.  It also comes between ALL and END, for each sandbox that
- * has such ports: connections to those that did not come are reset.
+ * numbered by cay-egress.  PEER_DONE has the number, and a socket that is connected to that port
+ * and to nothing else.  EXPOSE says which ports of a sandbox may be connected to so: connections to
+ * others are reset before the reply, CUT_DONE.  It also comes between ALL and END, for each sandbox
+ * that has such ports: connections to those that did not come are reset.
  *
  * SEQPACKET messages of this machine's byte order.  cayd does not trust the replies. */
 #include "base/id.h"
@@ -51,16 +51,16 @@ enum egress_kind {
 	EGRESS_MSG_REFUSED, /* the sandbox has no listeners, or the message cannot be used */
 	EGRESS_MSG_COUNTS,  /* followed by struct egress_node_counts and rows of sandboxes */
 	EGRESS_MSG_LIST_FLOWS,
-	EGRESS_MSG_FLOWS,    /* followed by rows of open connections */
-	EGRESS_MSG_CUT,      /* followed by struct egress_cut */
-	EGRESS_MSG_CUT_DONE, /* they are reset; followed by their number, 64 bits */
-	EGRESS_MSG_LIST_LOG, /* followed by struct egress_log_query */
-	EGRESS_MSG_LOG,      /* followed by struct egress_log_end and rows of decisions */
-	EGRESS_MSG_ASK,      /* followed by struct egress_ask */
-	EGRESS_MSG_ANSWER,   /* followed by struct egress_answer */
-	EGRESS_MSG_ANSWERED, /* they go on or are reset; followed by their number, 64 bits */
-	EGRESS_MSG_EVENT,    /* followed by JSON for the webhook; there is no reply */
-	EGRESS_MSG_PEER,     /* followed by struct egress_peer */
+	EGRESS_MSG_FLOWS,     /* followed by rows of open connections */
+	EGRESS_MSG_CUT,       /* followed by struct egress_cut */
+	EGRESS_MSG_CUT_DONE,  /* they are reset; followed by their number, 64 bits */
+	EGRESS_MSG_LIST_LOG,  /* followed by struct egress_log_query */
+	EGRESS_MSG_LOG,       /* followed by struct egress_log_end and rows of decisions */
+	EGRESS_MSG_ASK,       /* followed by struct egress_ask */
+	EGRESS_MSG_ANSWER,    /* followed by struct egress_answer */
+	EGRESS_MSG_ANSWERED,  /* they go on or are reset; followed by their number, 64 bits */
+	EGRESS_MSG_EVENT,     /* followed by JSON for the webhook; there is no reply */
+	EGRESS_MSG_PEER,      /* followed by struct egress_peer */
 	EGRESS_MSG_PEER_DONE, /* followed by struct egress_peer_done; one fd if it is connected */
 	EGRESS_MSG_EXPOSE,    /* followed by struct egress_exposed */
 	EGRESS_MSG_NUM

@@ -4,11 +4,12 @@
 Servers and clients are programs in real sandboxes; what they got decides, and the packets that left the node, of which there are none.
 """
 import json
-import time
 
+import cay
 import lab
 import pytest
 from cay import ApiError, wait_for
+from test_dockerfile import cay as run_cay
 from test_egress import allow, decisions, left, node_in_lab, put
 from test_stop import act
 from test_tenants import asks
@@ -40,6 +41,7 @@ def boxes(node, net):
         fields = {k: v for k, v in (("name", name), ("group", group)) if v}
         made.append((by, by.create("tiny", egress=policy, **fields, **more)))
         return made[-1][1]
+    make.later = lambda *ids: made.extend((node, one) for one in ids)
     net.frames(), net.asked()
     yield make
     for by, one in made:
@@ -194,7 +196,7 @@ def test_one_that_ends_is_cut_before_the_reply(node, boxes, how):
     assert flows(node, app) == []
     wait_for("its end", lambda: is_over(node, app), 30)
     assert dial(node, app, DB) == ""
-    assert why(node, app)[-1] == ("peer_absent" if how == "deleted" else "peer_unreachable")
+    wait_for("its record", lambda: why(node, app)[-1] == ("peer_absent" if how == "deleted" else "peer_unreachable"), 30)
     if how == "deleted":
         second = boxes(EXPOSES, "db")
     else:
@@ -213,7 +215,7 @@ def test_a_restart_of_cayd(node, boxes):
     node.start_cayd()
     wait_for("cay-egress to be attached", lambda: node.call("GET", f"/v1/sandboxes/{app}/egress")["attached"], 30)
     wait_for("the flow", lambda: len(flows(node, app)) == 1, 30)
-    time.sleep(0.5)
+    cay.let_pass(0.5)
     assert len(flows(node, app)) == 1 and not is_over(node, app)
     assert dial(node, app, DB) == f"hello from {db}\nping\n"
     node.kill_daemon("cay-egress")
@@ -244,3 +246,15 @@ def test_requests_to_it_are_not_read(node, boxes):
     with pytest.raises(ApiError) as e:
         put(node, app, {"rules": [{"action": "allow", "to": DB, "methods": ["GET"]}]})
     assert "not read" in e.value.body.decode()
+
+
+def test_at_the_command_line(node, boxes):
+    """As the guide has it."""
+    made = [run_cay(node, "create", "--group", "g", *words, "tiny").stdout.strip() for words in (("--name", "db", "--expose", "5432"), ("--allow", f"{DB}:5432"))]
+    boxes.later(*made)
+    serve(node, made[0])
+    assert dial(node, made[1], DB) == f"hello from {made[0]}\nping\n"
+    assert "5432" in run_cay(node, "egress", "show", "db").stdout
+    assert run_cay(node, "egress", "check", "--port", "5432", made[1], DB).stdout.startswith("allow")
+    assert run_cay(node, "egress", "check", "--port", "80", made[1], DB).stdout.startswith("deny")
+    assert run_cay(node, "egress", "set", "--expose", "80", "db").returncode == 0 and dial(node, made[1], DB) == ""
