@@ -132,6 +132,26 @@ def test_no_name_that_is_denied_leaves_the_node(node, net, box):
     wait_for("an answer", lambda: got or dial(node, one, "db.example.com", 5432, "x")[0], 30)  # it asked as often as it may
 
 
+def test_names_below_a_wildcard_leave_the_node_slowly(node, net, box):
+    """NET-07b: what a name carries out below a domain that is allowed cannot be kept inside; how much is bounded (SANDBOX_QUESTIONS_PER_S)
+
+    A flood of names that carry data: the name server gets no more than a burst and the rate, each below that domain, and a neighbour's
+    question is answered meanwhile."""
+    flood = [question([b"%032x" % random.getrandbits(128), b"example", b"com"], 1) for _ in range(3 * LABELS)]
+    node.image_import("flood", tiny([*world.bash(), cay.directory("questions"), *[cay.file(f"questions/{i}", q) for i, q in enumerate(flood)]]))
+    one, other = box(allow("*.example.com", ports=[5432]), "flood"), box(allow("db.example.com", ports=[5432]))
+    began = time.monotonic()
+    script = "for i in 0 1 2 3 4 5 6 7 8 9; do for q in /questions/*$i; do cat $q > /dev/udp/192.0.0.1/53; done & done; wait; echo sent"
+    job = node.exec_detached(one, ["bash", "-c", script])
+    assert dial(node, other, "db.example.com", 5432)[0] == f"this is {DB} port 5432\n"
+    wait_for("its end", lambda: node.exec_output(one, job) == b"sent\n", 600)
+    took = time.monotonic() - began
+    names = {name for name, *_ in net.asked()} - {"db.example.com"}
+    assert names and all(name.endswith(".example.com") for name in names)
+    assert len(names) <= 400 + 200 * (took + 1), (len(names), took)
+    print(f"{len(names)} of {3 * LABELS} names in {took:.1f} s")
+
+
 def records(hello, size):
     """The same hello in records of this size."""
     body = hello[5:]

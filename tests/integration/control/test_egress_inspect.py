@@ -5,6 +5,7 @@ What is expected comes from the hosts of a lab: each keeps the bytes of every re
 """
 import contextlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -414,3 +415,32 @@ def test_check_judges_requests(node, box):
     done = subprocess.run([pathlib.Path(BUILD).resolve() / "src/cli/cay", "egress", "check", "--path", "/v1/a", "--method", "PUT", one, "api.example.com"],
                           env=node.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.stdout.startswith("deny"), done
+
+
+KILLS = 100 if os.environ.get("CAY_FULL") else 3
+CANARY = "canary0f3a7c51"
+
+
+def test_requests_while_cay_broker_is_killed(node, net, box):
+    """What was not judged reaches no host, and nothing leaves the node unencrypted; once it is back, requests pass again."""
+    one = box(rule(methods=["GET"], paths=["/v1/*"]))
+    asks = "curl -s --max-time 5 -o /dev/null -w '%{{http_code}} {0}\\n' {0} " + HTTPS + "api.example.com{1} >> /tmp/seen;"
+    denied = asks.format("", "/admin/" + CANARY) + asks.format(f"-dX={CANARY}", "/v1/a") + asks.format("-HHost:other.example.com", "/v1/" + CANARY)
+    node.exec_detached(one, ["sh", "-c", f"while [ ! -e /tmp/stop ]; do {asks.format('', '/v1/ok')} {denied} done"])
+
+    def seen():
+        return node.exec(one, ["cat", "/tmp/seen"]).text
+    wait_for("a reply", lambda: seen().count("200 ") > 1, 60)
+    for _ in range(KILLS):
+        node.kill_daemon("cay-broker")
+        cay.let_pass(0.2)
+        node.start_broker()
+        before = seen().count("200 ")
+        wait_for("another reply", lambda before=before: seen().count("200 ") > before, 60)
+    node.exec(one, ["touch", "/tmp/stop"])
+    assert set(re.findall(r"(?m)^(\d+) -", seen())) == {"403"}, "a request that the rule denies"
+    lines, whole = requests(net)
+    assert set(lines) == {b"GET /v1/ok"} and CANARY.encode() not in whole
+    frames, lost = net.frames()
+    assert lost == 0 and not [f for f in frames if b"HTTP/1.1" in f[3] or CANARY.encode() in f[3]]
+    assert {(to, port) for protocol, to, port, _ in frames if protocol == 6} == {(API, 443)}
