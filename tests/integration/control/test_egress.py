@@ -46,8 +46,8 @@ def net():
 
 
 @contextlib.contextmanager
-def node_in_lab(files=()):
-    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS}) as c:
+def node_in_lab(files=(), **env):
+    with cay.Cay(BUILD, env={"CAY_EGRESS_DNS": lab.DNS, **env}) as c:
         c.image_import("tiny", tiny([*world.bash(), *files]))  # bash can send datagrams
         wait_for("cay-egress to be connected", lambda: "cay-egress is connected" in c.log("cayd"), 30)
         yield c

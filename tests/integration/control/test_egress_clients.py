@@ -2,7 +2,7 @@
 """Real clients in sandboxes, with hosts of a lab that serve real packages (tests/lib/stock.py)
 
 Each client works when its policy names the hosts that it needs.  With a policy that names another host it fails, and not one
-packet leaves the node.  What is expected comes from the clients' own status and output and from the log of the hosts.  The
+packet leaves the node.  Those of HTTP work as well where each request is read.  What is expected comes from the clients' own status and output and from the log of the hosts.  The
 table is written to build/egress-clients.md.
 """
 import os
@@ -53,6 +53,8 @@ CLIENTS = {
              f"sslmode=verify-full sslrootcert={BUNDLE}'", "42", None),
     "Chromium": (allow("*"), CHROMIUM, "this is the lab 42", ("www.lab.example", "GET", "/")),
 }
+# Those whose requests can be read: they speak HTTP, on ports 80 and 443, and trust the CA of the system or of a variable.
+READ = [name for name in CLIENTS if not name.startswith(("git clone, push over ssh", "psql", "Chromium"))]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def hosts(net):
 
 @pytest.fixture(scope="module")
 def node(net, hosts):
-    with node_in_lab() as c:
+    with node_in_lab(CAY_EGRESS_CA=str(hosts.ca), CAY_EGRESS_ROOTS=str(hosts.ca)) as c:
         with tempfile.NamedTemporaryFile(dir="/var/tmp", suffix=".tar") as tar:
             stock.image_of_clients(hosts, tar.name)
             began = time.monotonic()
@@ -93,13 +95,15 @@ def box(node, net, hosts):
         node.delete(one)
 
 
-def write_row(name, seconds):
-    """Tests run in several processes.  Each test writes its row to a file, and then the table of all rows there are."""
+def write_cell(name, column, text):
+    """Tests run in several processes.  Each writes its cell to a file, and then the table of all there are."""
     at = pathlib.Path(BUILD).parent / "egress-clients"
     at.mkdir(exist_ok=True)
-    (at / str(list(CLIENTS).index(name))).write_text(f"| {name} | {seconds:.1f} | fails, nothing leaves |\n")
-    rows = [one.read_text() for one in sorted(at.iterdir(), key=lambda one: int(one.name))]
-    (at.parent / "egress-clients.md").write_text("| client | seconds | with a policy for another host |\n|---|---|---|\n" + "".join(rows))
+    (at / f"{list(CLIENTS).index(name)}-{column}").write_text(text)
+    cells = {one.name: one.read_text() for one in at.iterdir()}
+    rows = [f"| {client} | {cells.get(f'{i}-passed', '')} | {cells.get(f'{i}-read', '') if client in READ else 'is not read'} | "
+            "fails, nothing leaves |\n" for i, client in enumerate(CLIENTS)]
+    (at.parent / "egress-clients.md").write_text("| client | seconds | where requests are read | with a policy for another host |\n|---|---|---|---|\n" + "".join(rows))
 
 
 def run(node, box, command, timeout_s=120):
@@ -126,7 +130,22 @@ def test_a_client(node, net, hosts, box, name):
     if "push over " in name:
         branch = name.rsplit(" ", 1)[1]
         assert hosts.head(branch) == branch
-    write_row(name, seconds)
+    write_cell(name, "passed", f"{seconds:.1f}")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_client_whose_requests_are_read(node, net, hosts, box, name):
+    """It works with a rule that reads each request; with one for a method that it does not use, no request reaches a host."""
+    policy, command, expected, asked = CLIENTS[name]
+    one = box({"rules": [{**rule, "inspect": True} for rule in policy["rules"]]})
+    done, seconds = run(node, one, command.replace("HEAD:https", "HEAD:read").replace("-m https", "-m read"))
+    assert done.exit_code == 0 and expected in done.text, (done.text, done.stderr.decode())
+    assert asked in hosts.asked()
+    write_cell(name, "read", f"{seconds:.1f}")
+    other = box({"rules": [{**rule, "methods": ["OPTIONS"]} for rule in policy["rules"]]})
+    done, _ = run(node, other, command)
+    assert (done.exit_code != 0 or expected not in done.text) and hosts.asked() == []
+    assert left(net) == set()
 
 
 def test_chromium_may_hide_names_where_every_name_is_allowed(node, hosts, box):
