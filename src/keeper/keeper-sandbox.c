@@ -13,6 +13,7 @@
 #include "base/failpoint.h"
 #include "base/path.h"
 #include "base/seqpacket.h"
+#include "keeper/id-page.h"
 #include "keeper/start.h"
 #include "keeper/trash.h"
 #include "keeper/written.h"
@@ -71,19 +72,18 @@ static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err 
 		     : 0;
 }
 
-/* Waits for other workers of the same sandbox.  The directory may be removed meanwhile, so check
- * that the name still refers to the locked one. */
-static int keeper_sandbox_lock_dir(int sandboxes, const char *name)
+/* The directory may be removed meanwhile, so check that the name still refers to the locked one. */
+int keeper_lock_dir(int parent, const char *name, int lock)
 {
 	for (;;) {
-		auto_close int dir = path_open(sandboxes, name, O_RDONLY | O_DIRECTORY, 0);
+		auto_close int dir = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
 		struct stat mine, now;
 
 		if (dir < 0)
 			return dir;
-		if (flock(dir, LOCK_EX) < 0 || fstat(dir, &mine) < 0)
+		if (flock(dir, lock) < 0 || fstat(dir, &mine) < 0)
 			return -errno;
-		if (fstatat(sandboxes, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+		if (fstatat(parent, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
 			return cay_take_fd(&dir);
 	}
@@ -96,7 +96,7 @@ int keeper_sandbox_open(const struct keeper *k, const struct id *id, uint64_t ge
 
 	sb->id = *id;
 	id_format(id, sb->name);
-	sb->dir = keeper_sandbox_lock_dir(k->sandboxes, sb->name);
+	sb->dir = keeper_lock_dir(k->sandboxes, sb->name, LOCK_EX);
 	if (sb->dir == -ENOENT)
 		return cay_fail(err, CAY_E_NOT_FOUND, "no such sandbox: %s", sb->name);
 	r = sb->dir < 0 ? sb->dir : keeper_sandbox_read_record(sb->dir, &sb->record);
@@ -176,7 +176,7 @@ int verb_prepare(const struct keeper *k, const void *request, int, struct verb_r
 			errno, "create %s", b.name);
 	b.dir = failpoint_hit(FAULT_PREPARE_MADE) < 0
 			? -EIO
-			: keeper_sandbox_lock_dir(k->sandboxes, b.name);
+			: keeper_lock_dir(k->sandboxes, b.name, LOCK_EX);
 	if (b.dir < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
 	r = keeper_sandbox_write_record(&b, err);
@@ -466,7 +466,8 @@ int verb_remove(const struct keeper *k, const void *request, int, struct verb_re
 	if (r < 0)
 		return r;
 	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? keeper_sandbox_host_root_id(&b) : 0);
-	r = trash_add_sandbox(k, &b, &result->trash_left);
+	r = trash_add(k, &(struct trash_item){ k->sandboxes, b.dir, b.name, &b.record },
+		      &result->trash_left);
 	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_GONE);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
 }
@@ -496,42 +497,6 @@ uint64_t pid_start_boot_ns(pid_t pid)
 	return ticks * (NS_PER_S / (uint64_t)hz);
 }
 
-struct sandbox_id_page {
-	struct id after;
-	struct id ids[VERB_LIST_MAX];
-	uint32_t n;
-	bool more;
-};
-
-/* Keep the smallest ids after `after`, in order. */
-static void sandbox_id_page_add(struct sandbox_id_page *l, const struct id *id)
-{
-	uint32_t at = l->n;
-
-	while (at > 0 && memcmp(&l->ids[at - 1], id, sizeof(*id)) > 0)
-		at--;
-	if (l->n == VERB_LIST_MAX) {
-		l->more = true;
-		if (at == VERB_LIST_MAX)
-			return;
-		l->n--;
-	}
-	memmove(&l->ids[at + 1], &l->ids[at], (l->n - at) * sizeof(*id));
-	l->ids[at] = *id;
-	l->n++;
-}
-
-static int on_sandbox_dir_name(void *arg, int, const char *name)
-{
-	struct sandbox_id_page *l = arg;
-	struct id id;
-
-	if (id_parse(ID_SANDBOX, slice_of(name), &id) == 0 &&
-	    memcmp(&id, &l->after, sizeof(id)) > 0)
-		sandbox_id_page_add(l, &id);
-	return 0;
-}
-
 static void keeper_sandbox_list_disk(const struct keeper *k, int dir,
 				     const struct keeper_sandbox_record *record,
 				     struct verb_list_row *row)
@@ -548,8 +513,8 @@ int verb_list(const struct keeper *k, const void *request, int, struct verb_resu
 	      struct cay_err *err)
 {
 	const struct verb_list *q = request;
-	struct sandbox_id_page names = { .after = q->after };
-	int r = path_for_each_entry(k->sandboxes, on_sandbox_dir_name, &names);
+	struct id_page names = { .noun = ID_SANDBOX, .after = q->after };
+	int r = id_page_read(&names, k->sandboxes);
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");

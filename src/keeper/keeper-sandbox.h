@@ -42,6 +42,8 @@ struct sandbox {
 [[nodiscard]] int keeper_sandbox_open(const struct keeper *k, const struct id *id,
 				      uint64_t generation, struct sandbox *sb, struct cay_err *err);
 void keeper_sandbox_fini(struct sandbox *sb);
+/* Open a directory, locked as flock() does: waits for other workers of it. */
+[[nodiscard]] int keeper_lock_dir(int parent, const char *name, int lock);
 /* The record in boxes/<id>; all zero when a crash left it incomplete. */
 [[nodiscard]] int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret);
 /* Host id of the sandbox's root. */

@@ -12,6 +12,7 @@
  *	written.c         what a sandbox has written to disks
  *	proc-view.c       files of /proc and /sys that show the limits
  *	overlay.c         a sandbox's file system
+ *	volume*.c         directories that outlive sandboxes
  *	mount-stage.c     the mount namespace workers start from
  *	memory-guard.c    ceilings of tenants, when memory becomes short
  *	sandbox-cgroup.c  processes and limits of a sandbox
@@ -44,15 +45,16 @@ struct keeper {
 	gid_t egress_gid;
 	uid_t control_uid;
 	gid_t control_gid;
-	int images, sandboxes, ranges, trash; /* below paths.state */
-	int sockets;                          /* paths.run/box: ours and those of PID 1 */
-	struct disk disk;                     /* the file system of boxes/ */
+	int images, sandboxes, ranges, trash, volumes; /* below paths.state */
+	int sockets;                                   /* paths.run/box: ours and those of PID 1 */
+	struct disk disk;                              /* the file system of boxes/ */
 	struct cgroups cgroups;
 	struct cgroup workers;      /* WORKERS_CGROUP: all processes that act for a client */
 	struct cgroup trash_cgroup; /* the process that empties the trash */
 	struct mount_stage stage;
-	struct buf filter; /* for runtimes that take it */
-	uint32_t runtimes; /* a bit for each usable row of runtimes[] */
+	struct buf filter;          /* for runtimes that take it */
+	uint32_t runtimes;          /* a bit for each usable row of runtimes[] */
+	bool volumes_are_exclusive; /* the kernel refuses a second writer */
 };
 
 [[nodiscard]] int keeper_make_dirs(struct keeper *k, struct cay_err *err);
@@ -68,17 +70,19 @@ struct verb_result {
 		struct verb_usage_reply usage;
 		struct verb_remove_reply removed;
 		struct verb_snapshot_reply snapshot;
+		struct verb_volume_list_reply volumes;
 	};
 	int fd;               /* sent along, -EBADF for none */
 	bool worker_reusable; /* the worker is unchanged: another verb may follow */
 	bool trash_left;      /* files were left for the process that empties the trash */
 };
 
-/* Verbs, in keeper-sandbox.c, start.c, stop.c, reclaim.c, snapshot.c, pack.c and image-verbs.c. The
- * comment of each names what an attacker who owns cayd could make it do. */
+/* Verbs, in keeper-sandbox.c, start.c, stop.c, reclaim.c, snapshot.c, pack.c, volume.c and
+ * image-verbs.c.  The comment of each names what an attacker who owns cayd could make it do. */
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_reclaim, verb_limits,
 	verb_remove, verb_stop, verb_restore, verb_list, verb_image_add, verb_image_remove,
-	verb_usage, verb_image_commit, verb_snapshot, verb_net, verb_pack, verb_image_pack;
+	verb_usage, verb_image_commit, verb_snapshot, verb_net, verb_pack, verb_image_pack,
+	verb_volume_make, verb_volume_limit, verb_volume_remove, verb_volume_list;
 #endif

@@ -14,6 +14,7 @@
 #include "keeper/runtime-probe.h"
 #include "keeper/runtime.h"
 #include "keeper/trash.h"
+#include "keeper/volume.h"
 #include "wire/broker-message.h"
 #include "wire/credential-message.h"
 #include "wire/egress-message.h"
@@ -37,6 +38,7 @@ static const struct {
 	{ "boxes", false, ROOT, 0700, offsetof(struct keeper, sandboxes) },
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
 	{ "trash", false, ROOT, 0700, offsetof(struct keeper, trash) },
+	{ "volumes", false, ROOT, 0700, offsetof(struct keeper, volumes) },
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "secret", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
@@ -180,8 +182,10 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 		r = keeper_cgroup_recreate(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
 	if (r >= 0)
 		r = keeper_cgroup_recreate(&k->cgroups, TRASH_CGROUP, &k->trash_cgroup, err);
-	if (r >= 0)
+	if (r >= 0) {
 		keeper_clear_images_tmp(k);
+		volumes_prepare(k);
+	}
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
 		r = cay_no_memory(err);
 	if (r >= 0)

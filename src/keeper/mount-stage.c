@@ -26,6 +26,7 @@ static const char *const stage_dirs[] = {
 	"etc",
 	"state",
 	"l",
+	"v",
 	"u",
 	"r",
 	"see",
@@ -159,6 +160,18 @@ static int mount_stage_fill_sys(int root, struct cay_err *err)
 	return 0;
 }
 
+/* Of one digit. */
+static int mount_stage_create_places(int root, char dir, unsigned n, struct cay_err *err)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const char at[] = { dir, '/', "0123456789abcdef"[i], 0 };
+
+		if (mkdirat(root, at, 0755) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", at);
+	}
+	return 0;
+}
+
 static int mount_stage_fill(int root, const char *init_path, struct cay_err *err)
 {
 	int r;
@@ -166,12 +179,11 @@ static int mount_stage_fill(int root, const char *init_path, struct cay_err *err
 	for (size_t i = 0; i < ARRAY_SIZE(stage_dirs); i++)
 		if (mkdirat(root, stage_dirs[i], 0755) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", stage_dirs[i]);
-	for (unsigned i = 0; i < STAGE_LOWERS; i++) {
-		const char at[] = { 'l', '/', "0123456789abcdef"[i], 0 };
-
-		if (mkdirat(root, at, 0755) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", at);
-	}
+	r = mount_stage_create_places(root, 'l', STAGE_LOWERS, err);
+	if (r >= 0)
+		r = mount_stage_create_places(root, 'v', VERB_MOUNTS_MAX, err);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(stage_host_paths); i++) {
 		r = mount_stage_add_host_path(root, stage_host_paths[i], err);
 		if (r < 0)

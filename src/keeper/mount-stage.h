@@ -16,6 +16,7 @@
  *	/state                                   of the runtime, a directory per sandbox
  *	/bundle                                  config.json, a directory per sandbox
  *	/l/N /u /r                               lowers, upper and root of the worker's sandbox
+ *	/v/N                                     its volumes
  *
  * A worker calls setns and then unshare (docs/adr/0007): its mounts are private and vanish
  * with the last process of the sandbox.  A runtime sees nothing else of the host.
@@ -33,6 +34,7 @@
 #define STAGE_LOWER "/l" /* with a number from 0, in hexadecimal */
 #define STAGE_LOWERS 16
 #define STAGE_UPPER "/u"
+#define STAGE_VOLUME "/v" /* with a number from 0 */
 #define STAGE_ROOT "/r"
 #define STAGE_CPUS "/see/cpus"
 

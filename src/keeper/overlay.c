@@ -29,6 +29,7 @@ void overlay_fini(struct overlay *r)
 	while (r->n_lower)
 		cay_closep(&r->lower[--r->n_lower]);
 	cay_closep(&r->upper);
+	volume_mounts_fini(&r->volumes);
 }
 
 static int userns_write_id_map(int proc, const char *name, uint32_t live)
@@ -191,7 +192,9 @@ int overlay_open(const struct keeper *k, const struct sandbox *sb,
 		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s does not exist", sb->name);
 	if (r >= 0 && !how->memory.bytes)
 		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name) : 0;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name);
+	return how->mounts ? volume_mounts_open(k, how->mounts, userns, &ret->volumes, err) : 0;
 }
 
 int overlay_check_mount_targets(int root, struct cay_err *err)
@@ -255,15 +258,14 @@ static int overlay_enter_dir(int at, const char *name, mode_t mode)
 	return path_open(at, name, O_PATH | O_DIRECTORY, 0);
 }
 
-/* Created world-writable when the image lacks it. */
-static int overlay_make_path(int root, const char *path)
+int overlay_make_path(int root, const char *path)
 {
 	struct slice rest = slice_of(path);
 	int at = fcntl(root, F_DUPFD_CLOEXEC, 3);
 
 	while (at >= 0 && rest.p) {
 		auto_close int above = at;
-		auto_buf name = BUF_INIT(64);
+		auto_buf name = BUF_INIT(VOLUME_PATH_MAX + 1);
 		struct slice part = slice_cut(&rest, '/');
 
 		if (buf_append(&name, part.p, part.n) < 0)
@@ -273,8 +275,8 @@ static int overlay_make_path(int root, const char *path)
 	return at;
 }
 
-static int overlay_mount_fs(const struct overlay *o, const struct overlay_options *how,
-			    int ret_at[static WRITABLE_NUM])
+static int overlay_mount_fs(struct overlay *o, const struct overlay_options *how,
+			    int ret_at[static WRITABLE_NUM], struct cay_err *err)
 {
 	auto_buf options = BUF_INIT(KIB(1));
 	int r = buf_puts(&options, "upperdir=" STAGE_UPPER "/upper,workdir=" STAGE_UPPER "/work");
@@ -296,21 +298,21 @@ static int overlay_mount_fs(const struct overlay *o, const struct overlay_option
 		if (ret_at[i] < 0)
 			return ret_at[i];
 	}
-	return 0;
+	return volume_mounts_create(&o->volumes, root, err);
 }
 
 /* With the ids of the sandbox's root but our capabilities: overlayfs accesses its layers as the
  * mounter, and host root has no id in an idmapped layer. */
-static int overlay_mount_as_sandbox_root(const struct overlay *o, uint32_t live,
+static int overlay_mount_as_sandbox_root(struct overlay *o, uint32_t live,
 					 const struct overlay_options *how,
-					 int ret_at[static WRITABLE_NUM])
+					 int ret_at[static WRITABLE_NUM], struct cay_err *err)
 {
 	int r;
 
 	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || setresgid(0, live, 0) < 0 ||
 	    setresuid(0, live, 0) < 0)
 		return -errno;
-	r = overlay_mount_fs(o, how, ret_at);
+	r = overlay_mount_fs(o, how, ret_at, err);
 	if (setresuid(0, 0, 0) < 0 || setresgid(0, 0, 0) < 0 || prctl(PR_SET_SECUREBITS, 0) < 0)
 		return -errno;
 	return r;
@@ -339,7 +341,7 @@ static int overlay_make_root_readonly(const int at[static WRITABLE_NUM])
 	return r;
 }
 
-int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_options *how,
+int overlay_mount(struct overlay *r, uint32_t live, const struct overlay_options *how,
 		  struct cay_err *err)
 {
 	auto_close int root = -EBADF;
@@ -350,11 +352,15 @@ int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_o
 	n = overlay_attach_layers(r, live, how);
 	if (n < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -n, "attach the layers");
-	n = overlay_mount_as_sandbox_root(r, live, how, at);
+	n = volume_mounts_attach_disks(&r->volumes, err);
+	if (n >= 0)
+		n = overlay_mount_as_sandbox_root(r, live, how, at, err);
 	if (n >= 0 && how->read_only)
 		n = overlay_make_root_readonly(at);
 	for (unsigned i = 0; i < WRITABLE_NUM; i++)
 		cay_closep(&at[i]);
+	if (n < 0 && err->code)
+		return n;
 	if (n == -ENOTDIR || n == -ELOOP)
 		return cay_fail_sys(err, CAY_E_INVALID, -n,
 				    "a writable path of the image is not a plain directory");
@@ -363,5 +369,6 @@ int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_o
 	root = open(STAGE_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open the overlay");
-	return overlay_check_mount_targets(root, err);
+	n = overlay_check_mount_targets(root, err);
+	return n < 0 ? n : volume_mounts_attach(&r->volumes, root, err);
 }

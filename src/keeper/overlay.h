@@ -13,17 +13,20 @@
  */
 #include "keeper/image-store.h"
 #include "keeper/keeper-sandbox.h"
+#include "keeper/volume.h"
 
 struct overlay {
 	int lower[IMAGE_LAYERS_MAX]; /* detached, idmapped; topmost first */
 	unsigned n_lower;
 	int upper; /* the same; -EBADF when in memory */
+	struct volume_mounts volumes;
 };
 
 struct overlay_options {
 	struct disk_size memory; /* size of an upper in memory; zeros: on disk */
 	bool read_only;
-	uint32_t writable; /* rows of writable.def that stay writable */
+	uint32_t writable;               /* rows of writable.def that stay writable */
+	const struct verb_mount *mounts; /* VERB_MOUNTS_MAX volumes; NULL: none */
 };
 
 #define auto_overlay CAY_CLEANUP(overlay_fini) struct overlay
@@ -38,9 +41,12 @@ struct overlay_options {
 [[nodiscard]] int overlay_open_image(const struct keeper *k, const uint8_t digest[static 32]);
 /* Call on the stage: mount it on STAGE_ROOT; refuse one with mount targets that are no directories.
  */
-[[nodiscard]] int overlay_mount(const struct overlay *r, uint32_t live,
-				const struct overlay_options *how, struct cay_err *err);
+[[nodiscard]] int overlay_mount(struct overlay *r, uint32_t live, const struct overlay_options *how,
+				struct cay_err *err);
 /* Only that check. */
 [[nodiscard]] int overlay_check_mount_targets(int root, struct cay_err *err);
+/* Open a directory by its path below root, each part of it created if absent: the last one
+ * world-writable.  Links are refused. */
+[[nodiscard]] int overlay_make_path(int root, const char *path);
 void overlay_fini(struct overlay *r);
 #endif

@@ -85,6 +85,10 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_NET] = verb_net,
 	[VERB_PACK] = verb_pack,
 	[VERB_IMAGE_PACK] = verb_image_pack,
+	[VERB_VOLUME_MAKE] = verb_volume_make,
+	[VERB_VOLUME_LIMIT] = verb_volume_limit,
+	[VERB_VOLUME_REMOVE] = verb_volume_remove,
+	[VERB_VOLUME_LIST] = verb_volume_list,
 };
 
 static int keeper_server_send_failure(int sock, const struct verb_head *request,

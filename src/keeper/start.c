@@ -194,7 +194,7 @@ int keeper_start_mount_cgroup(int tree, struct cay_err *err)
 }
 
 static int keeper_start_run_on_stage(const struct keeper *k, const struct sandbox *sb,
-				     const struct start_state *s, const struct verb_start *q,
+				     struct start_state *s, const struct verb_start *q,
 				     struct verb_result *result, struct cay_err *err)
 {
 	static const char *const args[] = { OCI_INIT, NULL };
@@ -281,7 +281,8 @@ int verb_start(const struct keeper *k, const void *request, int, struct verb_res
 	struct start_state s = { .overlay = OVERLAY_INIT,
 				 .how = { .memory = { q->disk_bytes, q->disk_inodes },
 					  .read_only = q->read_only,
-					  .writable = q->writable },
+					  .writable = q->writable,
+					  .mounts = q->mounts },
 				 .listener = -EBADF,
 				 .cgroup_inside = -EBADF,
 				 .cgroup_shown = -EBADF,

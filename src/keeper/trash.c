@@ -96,8 +96,8 @@ static int trash_entry_remove(const struct keeper *k, const char *name, int dir,
 	return r < 0 ? r : rmtree_at_until(k->trash, name, until_ns);
 }
 
-static int trash_rename_sandbox(const struct keeper *k, const char *id,
-				char ret[static TRASH_NAME_MAX + 1])
+static int trash_rename(const struct keeper *k, int from, const char *id,
+			char ret[static TRASH_NAME_MAX + 1])
 {
 	uint64_t number = clk_boot_ns(&clk_system);
 	int r;
@@ -107,26 +107,26 @@ static int trash_rename_sandbox(const struct keeper *k, const char *id,
 
 		if (n < 0 || n > TRASH_NAME_MAX)
 			return -ENAMETOOLONG;
-		r = renameat2(k->sandboxes, id, k->trash, ret, RENAME_NOREPLACE) < 0 ? -errno : 0;
+		r = renameat2(from, id, k->trash, ret, RENAME_NOREPLACE) < 0 ? -errno : 0;
 	} while (r == -EEXIST);
 	return r;
 }
 
-int trash_add_sandbox(const struct keeper *k, const struct sandbox *sb, bool *ret_left)
+int trash_add(const struct keeper *k, const struct trash_item *item, bool *ret_left)
 {
 	char name[TRASH_NAME_MAX + 1];
-	int r = trash_rename_sandbox(k, sb->name, name);
+	int r = trash_rename(k, item->from, item->name, name);
 
 	if (r < 0) { /* there is none, or no room for another name */
-		r = rmtree_at(k->sandboxes, sb->name);
-		if (r >= 0 && !trash_has_sandbox(k, sb->name))
-			id_range_release(k, sb->name, &sb->record);
+		r = rmtree_at(item->from, item->name);
+		if (r >= 0 && !trash_has_sandbox(k, item->name))
+			id_range_release(k, item->name, item->record);
 		return r;
 	}
 	*ret_left = true;
 	r = failpoint_hit(FAULT_REMOVE_TRASHED);
 	if (r >= 0)
-		*ret_left = trash_entry_remove(k, name, sb->dir,
+		*ret_left = trash_entry_remove(k, name, item->dir,
 					       clk_boot_ns(&clk_system) + TRASH_INLINE_NS) < 0;
 	return r;
 }

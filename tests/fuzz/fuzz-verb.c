@@ -17,6 +17,13 @@ static void check_fields(const uint8_t *in, unsigned verb)
 			CHECK(in[f->offset] == ID_TENANT);
 		} else if (f->kind == VK_SNAPSHOT) {
 			CHECK(in[f->offset] == ID_SNAPSHOT);
+		} else if (f->kind == VK_VOLUME) {
+			CHECK(in[f->offset] == ID_VOLUME);
+		} else if (f->kind == VK_MOUNTS) {
+			const struct verb_mount *m = (const void *)(in + f->offset);
+
+			for (size_t i = 0; i < VERB_MOUNTS_MAX; i++)
+				CHECK(!m[i].path[VOLUME_PATH_MAX] && !strstr(m[i].path, "/../"));
 		}
 	}
 }

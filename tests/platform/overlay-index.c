@@ -2,21 +2,23 @@
 /*
  * overlay-index - index=on makes overlayfs refuse a second writer of the same files
  *
- * Leans on it: volumes (docs/adr/0121).  A volume is an upper directory over an empty lower one.  Two
- * overlays with one upper would corrupt what they keep about it; cayd gives a volume to one
- * writer, and the kernel is the second defence.
+ * Leans on it: volumes (docs/adr/0121).  A volume is an upper directory over an empty lower
+ * one.  Two overlays with one upper would corrupt what they keep about it; cayd gives a volume
+ * to one writer, and the kernel is the second defence.
  *
- * Checked on ext4, XFS and btrfs (loop files): while an overlay is mounted, a second one with the same
- * upper fails with EBUSY, also through a clone that is idmapped to another range of ids; after
- * an unmount it succeeds, and the files belong to the other range.  A reader, with upper and lower as
- * lowers, cannot be written to by root of its range, and is EROFS also after a remount.
+ * Checked on ext4, XFS and btrfs (loop files): while an overlay is mounted, a second one with
+ * the same upper fails with EBUSY, also through a clone that is idmapped to another range of
+ * ids; after an unmount it succeeds, and the files belong to the other range.  A reader, with
+ * upper and lower as lowers, cannot be written to by root of its range, and is EROFS also after
+ * a remount.
  *
  * Traps, asserted: without index=on the second mount succeeds, with a warning in the log.  A
  * reader beside a writer is not refused, because a mount without an upper ignores index: only
  * cayd prevents it.  An upper remembers its lower by a file handle, so that one that was copied
  * fails with ESTALE until trusted.overlay.origin and the content of work are removed.
  *
- * If it failed: a lock of the keeper's for each volume, held by a process as long as the sandbox runs.
+ * If it failed: a lock of the keeper's for each volume, held by a process as long as the sandbox
+ * runs.
  */
 #include <fcntl.h>
 #include <linux/securebits.h>
@@ -65,7 +67,8 @@ static bool make_fs(const struct plat *p, const struct fs *fs, const char *at)
 
 static void make_volume(int fs)
 {
-	static const char *const dirs[] = { "volume", "volume/upper", "volume/work", "volume/lower" };
+	static const char *const dirs[] = { "volume", "volume/upper", "volume/work",
+					    "volume/lower" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
 		platform_mkdir(fs, dirs[i], 0755);
@@ -100,9 +103,10 @@ static int mount_it(void *arg)
 {
 	const struct attempt *a = arg;
 	auto_free char *options =
-		a->read_only ? platform_format("lowerdir=%s/upper:%s/lower", a->at, a->at)
-			     : platform_format("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work%s",
-					       a->at, a->at, a->at, a->options);
+		a->read_only
+			? platform_format("lowerdir=%s/upper:%s/lower", a->at, a->at)
+			: platform_format("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work%s",
+					  a->at, a->at, a->at, a->options);
 
 	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 ||
 	    setresgid(a->live, a->live, a->live) < 0 || setresuid(a->live, a->live, a->live) < 0)

@@ -21,6 +21,8 @@ static void fill(union verb_any *r, unsigned verb)
 			bytes[f->offset] = ID_TENANT;
 		else if (f->kind == VK_SNAPSHOT)
 			bytes[f->offset] = ID_SNAPSHOT;
+		else if (f->kind == VK_VOLUME)
+			bytes[f->offset] = ID_VOLUME;
 		else if (f->kind == VK_DIGEST)
 			bytes[f->offset + f->size - 1] = 1;
 		else if (f->kind == VK_U32 || f->kind == VK_U64)
@@ -128,7 +130,8 @@ static void every_field_has_its_edges(void **)
 				continue;
 			}
 			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT || f->kind == VK_AFTER ||
-			    f->kind == VK_SNAPSHOT) {
+			    f->kind == VK_SNAPSHOT || f->kind == VK_VOLUME ||
+			    f->kind == VK_VOLUME_AFTER || f->kind == VK_MOUNTS) {
 				((uint8_t *)&r)[f->offset] = ID_EXEC;
 				row_check(v, verb_request_check(&r, r.head.size, fds, &err) ==
 						     -EINVAL);
@@ -161,16 +164,22 @@ static void every_field_has_its_edges(void **)
 
 static void the_bytes_are_fixed(void **)
 {
-	static const uint8_t golden[] = {
-		'C',  'A', 'Y', 'K', 3, 0, 96, 0, 77, 0,  0, 0, 0, 0, 0, 0, /* head */
-		1,    0,   0,   0,   0, 0, 0,  0, 0,  0,  0, 0, 0, 0, 0, 9, /* sandbox */
-		2,    0,   0,   0,   0, 0, 0,  0,                           /* generation */
-		0,    0,   0,   32,  0, 0, 0,  0,                           /* memory_bytes */
-		0,    0,   0,   4,   0, 0, 0,  0,                           /* shm_bytes */
-		0xf4, 1,   0,   0,   0, 1, 0,  0, 0,  16, 0, 0, 1, 0, 0, 0, /* cpu ... runtime */
-		0,    0,   16,  0,   0, 0, 0,  0,                           /* disk_bytes */
-		0x88, 19,  0,   0,   0, 0, 0,  0,                           /* disk_inodes */
-		1,    0,   0,   0,   3, 1, 0,  0, /* read_only, writable */
+	static const uint8_t golden[sizeof(struct verb_start)] = {
+		'C',  'A', 'Y', 'K', 3,   0,   96, 4,
+		77,   0,   0,   0,   0,   0,   0,  0, /* head */
+		1,    0,   0,   0,   0,   0,   0,  0,
+		0,    0,   0,   0,   0,   0,   0,  9, /* sandbox */
+		2,    0,   0,   0,   0,   0,   0,  0, /* generation */
+		0,    0,   0,   32,  0,   0,   0,  0, /* memory_bytes */
+		0,    0,   0,   4,   0,   0,   0,  0, /* shm_bytes */
+		0xf4, 1,   0,   0,   0,   1,   0,  0,
+		0,    16,  0,   0,   1,   0,   0,  0, /* cpu ... runtime */
+		0,    0,   16,  0,   0,   0,   0,  0, /* disk_bytes */
+		0x88, 19,  0,   0,   0,   0,   0,  0, /* disk_inodes */
+		1,    0,   0,   0,   3,   1,   0,  0, /* read_only, writable */
+		8,    0,   0,   0,   0,   0,   0,  0,
+		0,    0,   0,   0,   0,   0,   0,  7, /* volume */
+		1,    0,   0,   0,   '/', 'd',        /* its read_only and path */
 	};
 	struct verb_start s = {
 		.sandbox = { .noun = ID_SANDBOX, .bits = { [14] = 9 } },
@@ -185,12 +194,67 @@ static void the_bytes_are_fixed(void **)
 		.disk_inodes = 5000,
 		.read_only = 1,
 		.writable = 0x103,
+		.mounts = { { .volume = { .noun = ID_VOLUME, .bits = { [14] = 7 } },
+			      .read_only = 1,
+			      .path = "/d" } },
 	};
 
 	verb_head_init(&s.head, VERB_START, 77);
 	static_assert(sizeof(golden) == sizeof(s));
 	assert_memory_equal(&s, golden, sizeof(golden));
 	assert_int_equal(verb_request_check(golden, sizeof(golden), 0, NULL), VERB_START);
+}
+
+static struct verb_mount mount_of(uint8_t id, const char *path)
+{
+	struct verb_mount m = { .volume = { .noun = ID_VOLUME, .bits = { [14] = id } } };
+
+	memcpy(m.path, path, strlen(path));
+	return m;
+}
+
+static int check_mounts(const struct verb_mount *rows, size_t n)
+{
+	union verb_any r;
+
+	fill(&r, VERB_START);
+	memcpy(r.START.mounts, rows, n * sizeof(*rows));
+	return verb_request_check(&r, r.head.size, 0, NULL);
+}
+
+static void mounts_are_sorted_and_have_plain_paths(void **)
+{
+	static const char *const good[] = { "/d", "/workspace/data", "/a/b/c/d", "/~x/.y",
+					    "/devil" };
+	static const char *const bad[] = { "",          "/",     "d",       "/d/",  "//d",
+					   "/a//b",     "/..",   "/a/..",   "/./a", "/a/.",
+					   "/dev",      "/proc", "/sys/x",  "/a b", "/a:b",
+					   "/\xc3\xa4", "/a\nb", "/dev/shm" };
+	struct verb_mount rows[VERB_MOUNTS_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		rows[0] = mount_of(1, good[i]);
+		row_check(i, check_mounts(rows, 1) == VERB_START);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		rows[0] = mount_of(1, bad[i]);
+		row_check(i, check_mounts(rows, 1) == -EINVAL);
+	}
+	for (uint8_t i = 0; i < VERB_MOUNTS_MAX; i++)
+		rows[i] = mount_of((uint8_t)(i + 1), "/d");
+	assert_int_equal(check_mounts(rows, VERB_MOUNTS_MAX), VERB_START);
+	rows[1] = rows[0]; /* twice */
+	assert_int_equal(check_mounts(rows, VERB_MOUNTS_MAX), -EINVAL);
+	rows[1] = (struct verb_mount){}; /* a hole */
+	assert_int_equal(check_mounts(rows, VERB_MOUNTS_MAX), -EINVAL);
+	rows[0].path[VOLUME_PATH_MAX] = 'x'; /* something after the end */
+	assert_int_equal(check_mounts(rows, 1), -EINVAL);
+	memset(rows[0].path + 1, 'x', VOLUME_PATH_MAX); /* no end */
+	assert_int_equal(check_mounts(rows, 1), -EINVAL);
+	rows[0].path[VOLUME_PATH_MAX] = 0;
+	assert_int_equal(check_mounts(rows, 1), VERB_START);
+	rows[0].read_only = 2;
+	assert_int_equal(check_mounts(rows, 1), -EINVAL);
 }
 
 static void the_highest_range_ends_below_the_foreign_one(void **)
@@ -256,7 +320,7 @@ static void the_abi_number_belongs_to_these_structs(void **)
 	static const struct {
 		unsigned abi;
 		uint32_t sum;
-	} recorded = { 19, 940529740 };
+	} recorded = { 19, 1097353567 };
 	uint32_t sum = 2166136261;
 
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
@@ -396,6 +460,7 @@ int main(void)
 		cmocka_unit_test(every_field_has_its_edges),
 		cmocka_unit_test(the_bytes_are_fixed),
 		cmocka_unit_test(writable_paths_are_bits),
+		cmocka_unit_test(mounts_are_sorted_and_have_plain_paths),
 		cmocka_unit_test(the_highest_range_ends_below_the_foreign_one),
 		cmocka_unit_test(hello_is_frozen),
 		cmocka_unit_test(the_abi_number_belongs_to_these_structs),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/core/keeper-link.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -28,12 +27,13 @@ enum keeper_class {
 };
 
 static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
-	[VERB_PREPARE] = KEEPER_CREATE,     [VERB_START] = KEEPER_CREATE,
-	[VERB_RESTORE] = KEEPER_CREATE,     [VERB_STOP] = KEEPER_REMOVE,
-	[VERB_REMOVE] = KEEPER_REMOVE,      [VERB_IMAGE_ADD] = KEEPER_IMAGE,
-	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE, [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
-	[VERB_SNAPSHOT] = KEEPER_COPY,      [VERB_PACK] = KEEPER_COPY,
-	[VERB_IMAGE_PACK] = KEEPER_COPY,    [VERB_RECLAIM] = KEEPER_RECLAIM,
+	[VERB_PREPARE] = KEEPER_CREATE,       [VERB_START] = KEEPER_CREATE,
+	[VERB_RESTORE] = KEEPER_CREATE,       [VERB_STOP] = KEEPER_REMOVE,
+	[VERB_REMOVE] = KEEPER_REMOVE,        [VERB_IMAGE_ADD] = KEEPER_IMAGE,
+	[VERB_IMAGE_REMOVE] = KEEPER_IMAGE,   [VERB_IMAGE_COMMIT] = KEEPER_IMAGE,
+	[VERB_SNAPSHOT] = KEEPER_COPY,        [VERB_PACK] = KEEPER_COPY,
+	[VERB_IMAGE_PACK] = KEEPER_COPY,      [VERB_VOLUME_MAKE] = KEEPER_REMOVE,
+	[VERB_VOLUME_REMOVE] = KEEPER_REMOVE, [VERB_RECLAIM] = KEEPER_RECLAIM,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates
@@ -54,11 +54,8 @@ struct keeper_pending_call {
 	void *arg;
 	int fd;
 	enum keeper_class class;
-	struct id tenant; /* ID_NONE: the node's own */
-	union {
-		struct verb_head head;
-		char bytes[128];
-	} request;
+	struct id tenant;           /* ID_NONE: the node's own */
+	struct verb_head request[]; /* as long as its verb's */
 };
 
 struct keeper_class_calls {
@@ -293,7 +290,7 @@ static void keeper_link_flush(struct keeper_link *l)
 {
 	while (*l->unsent) {
 		struct keeper_pending_call *c = *l->unsent;
-		int r = seqpacket_send(l->fd, &c->request, c->request.head.size, c->fd);
+		int r = seqpacket_send(l->fd, c->request, c->request->size, c->fd);
 
 		if (r == -EAGAIN)
 			return; /* continued at POLLOUT */
@@ -324,15 +321,15 @@ static void keeper_link_read_replies(struct keeper_link *l)
 			return;
 		}
 		memcpy(&head, msg, sizeof(head));
-		while (*at && (*at)->request.head.seq != head.seq)
+		while (*at && (*at)->request->seq != head.seq)
 			at = &(*at)->next;
 		if (!*at && head.seq <= l->seq) {
 			/* the worker died after its reply, so the keeper replied once more */
 			cay_closep(&fd);
 			continue;
 		}
-		if (!*at || verb_reply_check(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
-					     &err) < 0) {
+		if (!*at ||
+		    verb_reply_check(msg, (size_t)n, n_fds, (*at)->request, &outcome, &err) < 0) {
 			cay_closep(&fd);
 			keeper_link_drop(l, *at ? err.msg : "a reply to no call");
 			return;
@@ -441,11 +438,10 @@ static void keeper_call_enqueue(struct keeper_link *l, const struct id *tenant, 
 	size_t size = verb_row_find(verb)->request_size;
 	struct keeper_pending_call *c =
 		keeper_share_allows(own, l->classes[class].n_waiting, KEEPER_WAITING_MAX)
-			? calloc(1, sizeof(*c))
+			? calloc(1, sizeof(*c) + size)
 			: NULL;
 	struct cay_err err = {};
 
-	assert(size <= sizeof(c->request));
 	if (!c) {
 		(void)cay_fail(&err, CAY_E_CAPACITY, "too many calls to cay-keeper under way");
 		fn(arg, &err, NULL, -EBADF);
@@ -455,7 +451,7 @@ static void keeper_call_enqueue(struct keeper_link *l, const struct id *tenant, 
 	*c = (struct keeper_pending_call){
 		.fn = fn, .arg = arg, .fd = -EBADF, .class = class, .tenant = *tenant
 	};
-	memcpy(&c->request, request, size);
+	memcpy(c->request, request, size);
 	if (fd >= 0)
 		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0 && c->fd < 0) {

@@ -8,7 +8,10 @@ enum verb_kind {
 	VK_SANDBOX,
 	VK_TENANT,
 	VK_SNAPSHOT,
-	VK_AFTER, /* a sandbox's id, or all zero */
+	VK_VOLUME,
+	VK_VOLUME_AFTER, /* or all zero */
+	VK_MOUNTS,       /* VERB_MOUNTS_MAX of struct verb_mount */
+	VK_AFTER,        /* a sandbox's id, or all zero */
 	VK_U32,
 	VK_U64,
 	VK_DIGEST, /* not all zero: that would be a field left unset */

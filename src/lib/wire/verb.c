@@ -68,6 +68,7 @@ static const struct verb_field start_fields[] = {
 	F(start, disk_inodes, VK_U64, 0, UINT32_MAX),
 	F(start, read_only, VK_U32, 0, 1),
 	F(start, writable, VK_U32, 0, WRITABLE_ALL),
+	F(start, mounts, VK_MOUNTS, 0, 0),
 	{},
 };
 static const struct verb_field limits_fields[] = {
@@ -124,6 +125,23 @@ static const struct verb_field image_pack_fields[] = {
 	{},
 };
 
+static const struct verb_field volume_fields[] = {
+	F(volume, volume, VK_VOLUME, 0, 0),
+	F(volume, bytes, VK_U64, 0, DISK_MAX),
+	F(volume, inodes, VK_U64, 0, UINT32_MAX),
+	{},
+};
+
+static const struct verb_field volume_name_fields[] = {
+	F(volume_name, volume, VK_VOLUME, 0, 0),
+	{},
+};
+
+static const struct verb_field volume_list_fields[] = {
+	F(volume_list, after, VK_VOLUME_AFTER, 0, 0),
+	{},
+};
+
 static const struct verb_field *const fields[] = {
 #define CAY_VERB(sym, number, name, request, ...) [VERB_##sym] = request##_fields,
 #include "wire/verbs.def"
@@ -170,6 +188,34 @@ static bool verb_id_is_valid(const uint8_t *at, enum id_noun noun)
 	return id_is_valid(&id, noun);
 }
 
+/* Rows in use first, by id, none twice. */
+static bool verb_mounts_are_valid(const uint8_t *at)
+{
+	static const struct verb_mount unused = {};
+	struct verb_mount m, last = {};
+	bool end = false;
+
+	for (size_t i = 0; i < VERB_MOUNTS_MAX; i++, last = m) {
+		size_t n;
+
+		memcpy(&m, at + i * sizeof(m), sizeof(m));
+		end |= memcmp(&m, &unused, sizeof(m)) == 0;
+		if (end && memcmp(&m, &unused, sizeof(m)) != 0)
+			return false;
+		if (end)
+			continue;
+		n = strnlen(m.path, sizeof(m.path));
+		if (!id_is_valid(&m.volume, ID_VOLUME) || m.read_only > 1 ||
+		    memcmp(&last.volume, &m.volume, sizeof(m.volume)) >= 0 || n == sizeof(m.path) ||
+		    volume_path_fault(m.path, n))
+			return false;
+		for (; n < sizeof(m.path); n++)
+			if (m.path[n])
+				return false;
+	}
+	return true;
+}
+
 static bool verb_field_is_valid(const struct verb_field *f, const uint8_t *at)
 {
 	uint64_t v = 0;
@@ -182,6 +228,12 @@ static bool verb_field_is_valid(const struct verb_field *f, const uint8_t *at)
 		return verb_id_is_valid(at, ID_TENANT);
 	case VK_SNAPSHOT:
 		return verb_id_is_valid(at, ID_SNAPSHOT);
+	case VK_VOLUME:
+		return verb_id_is_valid(at, ID_VOLUME);
+	case VK_VOLUME_AFTER:
+		return verb_id_is_valid(at, ID_VOLUME) || verb_id_is_zero(at);
+	case VK_MOUNTS:
+		return verb_mounts_are_valid(at);
 	case VK_AFTER:
 		return verb_id_is_valid(at, ID_SANDBOX) || verb_id_is_zero(at);
 	case VK_DIGEST:
@@ -264,6 +316,21 @@ static bool verb_list_reply_is_valid(const void *msg)
 	return true;
 }
 
+static bool verb_volume_list_reply_is_valid(const void *msg)
+{
+	struct verb_volume_list_reply list;
+	struct id last = {};
+
+	memcpy(&list, msg, sizeof(list));
+	if (list.n_rows > VERB_LIST_MAX || list.more > 1)
+		return false;
+	for (uint32_t i = 0; i < list.n_rows; last = list.rows[i++].volume)
+		if (!id_is_valid(&list.rows[i].volume, ID_VOLUME) || list.rows[i].whole > 1 ||
+		    list.rows[i].zero || memcmp(&list.rows[i].volume, &last, sizeof(last)) <= 0)
+			return false;
+	return true;
+}
+
 static bool verb_reply_is_valid(const struct verb_reply *reply, size_t n, unsigned n_fds,
 				const struct verb_head *request, const struct verb_row *row)
 {
@@ -292,6 +359,8 @@ int verb_reply_check(const void *msg, size_t n, unsigned n_fds, const struct ver
 	}
 	if (ok && request->verb == VERB_LIST && reply.code == CAY_OK)
 		ok = verb_list_reply_is_valid(msg);
+	if (ok && request->verb == VERB_VOLUME_LIST && reply.code == CAY_OK)
+		ok = verb_volume_list_reply_is_valid(msg);
 	if (!ok)
 		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "%s: malformed reply", row->name);
 	*ret_outcome = (struct cay_err){ .errnum = reply.errnum };

@@ -4,15 +4,16 @@
 /* verb - the protocol between cayd and cay-keeper, the one program that runs as root
  *
  * SEQPACKET messages of fixed structs in native byte order, at most 4 KiB; bulk data goes by fd.
- * Ids and numbers only: no path and no text crosses in a request, so there is nothing to escape and
- * little to parse. verb_request_check() checks every byte of a request (a test adds the fields up),
- * including that reserved bytes are zero.
+ * Ids and numbers only, so there is nothing to escape and little to parse; the one text that
+ * crosses in a request is where a volume is mounted (docs/adr/0121). verb_request_check() checks
+ * every byte of a request (a test adds the fields up), including that reserved bytes are zero.
  *
  * Keeper and cayd are of one build or refuse each other in hello, so the structs may change freely
  * and VERB_ABI with them.  Frozen for ever, because two builds must understand each other's
  * refusal: verb_head, verb_hello, verb_reply and VERB_INCOMPATIBLE. */
 #include "base/err.h"
 #include "base/id.h"
+#include "wire/volume-path.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
 #define VERB_ABI 19
@@ -21,6 +22,7 @@
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000
 #define VERB_LIST_MAX 56
+#define VERB_MOUNTS_MAX 8   /* volumes of a sandbox */
 #define VERB_CGROUP_MAX 255 /* of cgroup.path in settings.def */
 #define VERB_WORKERS_MAX 45 /* verbs that the keeper carries out at once; cayd divides them */
 /* In verb_reply.code; other codes are rows of errors.def, which move. */
@@ -82,6 +84,15 @@ struct verb_prepare {
 };
 static_assert(sizeof(struct verb_prepare) == 112);
 
+/* A volume and its place in a sandbox.  The used rows come first, sorted by id, so that two starts
+ * lock volumes in the same order; the others are zero. */
+struct verb_mount {
+	struct id volume;
+	uint32_t read_only;             /* 1: it cannot be written to */
+	char path[VOLUME_PATH_MAX + 1]; /* volume-path.h; the rest is zero */
+};
+static_assert(sizeof(struct verb_mount) == 128);
+
 struct verb_start {
 	struct verb_head head;
 	struct id sandbox;
@@ -96,8 +107,9 @@ struct verb_start {
 	uint64_t disk_inodes;
 	uint32_t read_only; /* 1: its root, except the paths below */
 	uint32_t writable;  /* a bit for each row of writable.def */
+	struct verb_mount mounts[VERB_MOUNTS_MAX];
 };
-static_assert(sizeof(struct verb_start) == 96);
+static_assert(sizeof(struct verb_start) == 1120);
 
 struct verb_limits { /* 0: as it is */
 	struct verb_head head;
@@ -174,6 +186,27 @@ struct verb_image_pack { /* as a tar */
 	uint64_t max_bytes;
 };
 static_assert(sizeof(struct verb_image_pack) == 56);
+
+struct verb_volume {
+	struct verb_head head;
+	struct id volume;
+	uint64_t bytes; /* 0: no limit; of volume_limit: as it is */
+	uint64_t inodes;
+};
+static_assert(sizeof(struct verb_volume) == 48);
+
+struct verb_volume_name {
+	struct verb_head head;
+	struct id volume;
+};
+static_assert(sizeof(struct verb_volume_name) == 32);
+
+/* Rows are sorted by id. */
+struct verb_volume_list {
+	struct verb_head head;
+	struct id after; /* the last id of the page before; all zero for the first */
+};
+static_assert(sizeof(struct verb_volume_list) == 32);
 
 /* The one message on the socket that VERB_NET returns, with STEER_NUM fds (steer/steer.h).  cayd
  * passes the socket on and never holds the listeners. */
@@ -265,6 +298,22 @@ struct verb_list_reply {
 	struct verb_list_row rows[VERB_LIST_MAX];
 };
 static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);
+
+struct verb_volume_row {
+	struct id volume;
+	uint64_t disk_bytes; /* as a quota counts them; all bits set: not counted */
+	uint32_t whole;      /* 0: its creation was cut off */
+	uint32_t zero;
+};
+static_assert(sizeof(struct verb_volume_row) == 32);
+
+struct verb_volume_list_reply {
+	struct verb_reply reply;
+	uint32_t n_rows;
+	uint32_t more; /* 1 if more rows follow */
+	struct verb_volume_row rows[VERB_LIST_MAX];
+};
+static_assert(sizeof(struct verb_volume_list_reply) <= VERB_MESSAGE_MAX);
 
 struct verb_row {
 	const char *name;

@@ -165,15 +165,17 @@ POINTS = {
              "limits:wanted", "limits:set", "pause:freeze", "pause:thaw", "stop:kill", "start:restore", "delete:remove", "recover:loaded", "recover:looked"],
     "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
                    "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",
-                   "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done", "stop:synced", "restore:cgroups",
+                   "start:joined", "start:mapped", "start:mounted", "start:staged", "start:ran", "start:sealed", "freeze:done", "stop:synced", "restore:cgroups",
                    "remove:killed", "remove:cgroups", "remove:trashed", "remove:gone", "trash:begun", "trash:disk", "trash:range"],
 }
-# of a build, of a pool, of snapshots, of layers and of uploads; test_build.py, test_pool.py, test_snapshot.py, test_changes.py and test_uploads.py have the stories of those
+# of a build, of a pool, of snapshots, of layers, of volumes and of uploads; test_build.py, test_pool.py, test_snapshot.py, test_changes.py, test_volumes.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
 SNAPSHOT_POINTS = ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapshot:layer", "snapshot:ready",
                    "snapshot:frozen", "snapshot:copied", "snapshot:named", "snapshot:thawed"]
 PACK_POINTS = ["pack:opened", "pack:written"]
+VOLUME_POINTS = ["volume:wanted", "volume:answered", "volume:ready", "volume:resized", "volume:deleting", "volume:gone",
+                 "volume:made", "volume:limited", "volume:removed"]
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
 # which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
 AGAIN = {p: (1, 2) for p in ("create:started", "create:claim", "start:joined", "start:ran", "remove:killed")}
@@ -184,7 +186,7 @@ SWEPT = [(program, point, how, n) for program, points in POINTS.items() for poin
 
 def test_no_failpoint_is_left_out():
     there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/lib/base/failpoints.def").read_text(), re.M)
-    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *PACK_POINTS, *UPLOAD_POINTS} == set(there)
+    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *PACK_POINTS, *VOLUME_POINTS, *UPLOAD_POINTS} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_VOLUME_H
+#define CAY_KEEPER_VOLUME_H
+/*
+ * volume - directories that outlive sandboxes (docs/adr/0121)
+ *
+ *	volumes/<id>/         locked by workers: those of readers share the lock
+ *	volumes/<id>/volume   struct volume_record, written last: without it only `remove` can
+ *	                      use the volume
+ *	volumes/<id>/disk     upper: its files; lower: always empty; work: of overlayfs.  All in
+ *	                      the foreign id range
+ *	ranges/v<n>           a link to the id: n is what a project quota counts its files by
+ *
+ * A sandbox sees an overlay of the empty lower and the upper.  It is mounted with index=on, so
+ * that the kernel refuses a second one that could write to the same files
+ * (tests/platform/overlay-index.c).  A reader has both directories as lowers.
+ */
+#include "keeper/keeper-sandbox.h"
+
+struct volume_mounts {
+	struct {
+		int dir;  /* volumes/<id>: holds the lock */
+		int disk; /* detached, idmapped */
+		int tree; /* the overlay, detached */
+	} v[VERB_MOUNTS_MAX];
+	unsigned n;
+	const struct verb_mount *rows; /* the caller's */
+};
+
+/* Whether the kernel refuses a second writer on this file system; and forget numbers of volumes
+ * that are gone.  At the start, before there are workers. */
+void volumes_prepare(struct keeper *k);
+/* In the host's mount namespace: lock and clone those in rows, which end with the first zero row.
+ * Finish ret also after a failure. */
+[[nodiscard]] int volume_mounts_open(const struct keeper *k, const struct verb_mount *rows,
+				     int userns, struct volume_mounts *ret, struct cay_err *err);
+/* On the stage: put the clones into their places. */
+[[nodiscard]] int volume_mounts_attach_disks(const struct volume_mounts *m, struct cay_err *err);
+/* With the ids of the sandbox's root: create the missing directories of their paths below root, and
+ * the overlays. */
+[[nodiscard]] int volume_mounts_create(struct volume_mounts *m, int root, struct cay_err *err);
+/* Mount them below root. */
+[[nodiscard]] int volume_mounts_attach(const struct volume_mounts *m, int root,
+				       struct cay_err *err);
+void volume_mounts_fini(struct volume_mounts *m);
+#endif
