@@ -46,6 +46,7 @@
 #include "cayd/tenant/tenant.h"
 #include "cayd/tenant/token.h"
 #include "cayd/upload/upload.h"
+#include "cayd/volume/volume.h"
 #include "daemon/daemon.h"
 
 #define WORKERS "16"
@@ -96,6 +97,7 @@ static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
 	disk_watch_sweep,     asks_sweep,
 	wakes_expire_waiting, snapshots_sweep,
 	packs_sweep,          reclaims_sweep,
+	volumes_sweep,
 };
 
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
@@ -148,6 +150,8 @@ static const struct cayd_hooks cayd_hooks = {
 	.snapshot_copied = snapshot_copied,
 	.snapshots_count = snapshots_count,
 	.snapshot_changed = event_send_snapshot,
+	.volumes_count = volumes_count,
+	.volumes_admit = volume_mounts_admit,
 	.sandbox_has_network = sandbox_has_egress,
 	.sandbox_attach_network = egress_link_attach,
 };
@@ -245,18 +249,43 @@ static int cayd_open_pools(struct cayd *c, struct cay_err *err)
 /* In this order.  The journal comes before the hello to the keeper, which fences out every other
  * cayd: only the one that holds the journal may do that. */
 static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
-	cayd_open_state_dirs,  node_space_open,     images_open,
-	tenants_open,          egress_open,         templates_open,
-	snapshots_open,        keys_open,           journal_open,
-	audit_log_open,        node_key_open,       registries_open,
-	keeper_link_open,      cayd_open_sandboxes, kept_keys_open,
-	events_open,           creates_open,        builds_open,
-	cayd_open_pools,       recovery_run,        registries_remove_of_deleted,
-	events_recover,        uploads_open,        builds_recover,
-	operator_key_ensure,   token_signer_open,   cayd_start_sweeps,
-	egress_counts_open,    asks_open,           egress_link_open,
-	credential_store_open, broker_link_open,    listeners_open,
-	edge_reports_open,     previews_open,       edge_push_open,
+	cayd_open_state_dirs,
+	node_space_open,
+	images_open,
+	tenants_open,
+	egress_open,
+	templates_open,
+	snapshots_open,
+	volumes_open,
+	keys_open,
+	journal_open,
+	audit_log_open,
+	node_key_open,
+	registries_open,
+	keeper_link_open,
+	cayd_open_sandboxes,
+	kept_keys_open,
+	events_open,
+	creates_open,
+	builds_open,
+	cayd_open_pools,
+	recovery_run,
+	registries_remove_of_deleted,
+	events_recover,
+	uploads_open,
+	builds_recover,
+	operator_key_ensure,
+	token_signer_open,
+	cayd_start_sweeps,
+	egress_counts_open,
+	asks_open,
+	egress_link_open,
+	credential_store_open,
+	broker_link_open,
+	listeners_open,
+	edge_reports_open,
+	previews_open,
+	edge_push_open,
 };
 
 /* What follows journal_open() instead if the journal lost its past: nothing that changes anything.

@@ -6,7 +6,7 @@ import string
 
 import cay
 
-NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh", "kernel": "kn", "ask": "ak", "snapshot": "sn"}
+NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh", "kernel": "kn", "ask": "ak", "snapshot": "sn", "volume": "vo"}
 # What stands in a path and is no id; and what an operation cannot be asked for without.
 WORDS = {"credential": "example", "service": "web", "pid": "2", "port": "8080", "run": "1"}
 # What anybody may read.

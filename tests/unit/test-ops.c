@@ -13,6 +13,7 @@
 #define TN "tn0001000g00000000000000tr"
 #define TP "tp0001000g00000000000000tr"
 #define SN "sn0001000g00000000000000tr"
+#define VO "vo0001000g00000000000000tr"
 #define KY "ky0001000g00000000000000tr"
 #define AK "ak0001000g00000000000000tr"
 
@@ -53,6 +54,11 @@ static const struct {
 	{ "snapshot.delete", "DELETE", "/v1/snapshots/" SN, 1 },
 	{ "snapshot.layer", "GET", "/v1/snapshots/" SN "/layer", 1 },
 	{ "snapshot.image", "GET", "/v1/snapshots/" SN "/image", 1 },
+	{ "volume.create", "POST", "/v1/volumes", 0 },
+	{ "volume.list", "GET", "/v1/volumes?name=x", 0 },
+	{ "volume.get", "GET", "/v1/volumes/" VO, 1 },
+	{ "volume.resize", "POST", "/v1/volumes/" VO "/resize", 1 },
+	{ "volume.delete", "DELETE", "/v1/volumes/" VO, 1 },
 	{ "sandbox.changes", "GET", "/v1/sandboxes/" SB "/changes", 1 },
 	{ "sandbox.layer", "GET", "/v1/sandboxes/" SB "/layer", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },

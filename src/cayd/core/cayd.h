@@ -10,6 +10,7 @@
  *	tenant/    tenants, API keys, tokens, revocation, admission
  *	egress/    where the connections of sandboxes may go, and the link to cay-egress
  *	snapshot/  files of sandboxes, to create others from
+ *	volume/    directories that outlive sandboxes
  *	template/  templates, builds, pools of pre-started sandboxes
  *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
@@ -54,6 +55,7 @@ struct cayd {
 	struct audit *audit;
 	bool audit_failing;   /* logged once until a write succeeds */
 	bool snapshot_unread; /* a row was ignored: its files have no owner that is known */
+	bool volume_unread;   /* the same */
 	uv_timer_t sweep;
 	uv_timer_t drain;
 	uint64_t drain_ns; /* when draining gives up; 0: not draining */
@@ -83,6 +85,7 @@ struct cayd {
 	struct usage_sampler *usage_sampler; /* NULL until a request needs it */
 	struct templates *templates;
 	struct snapshots *snapshots;
+	struct volumes *volumes;
 	struct pack *packs; /* under way, oldest first */
 	struct egress *egress;
 	struct egress_link *egress_link;

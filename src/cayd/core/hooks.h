@@ -13,6 +13,7 @@
 struct ask_info;
 struct cay_err;
 struct cayd;
+struct field_list;
 struct hold_event;
 struct id;
 struct image;
@@ -75,6 +76,12 @@ struct cayd_hooks {
 	/* How many snapshots a tenant has, and their bytes. */
 	void (*snapshots_count)(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
 				uint64_t *ret_bytes);
+	/* How many volumes a tenant has, and their sizes. */
+	void (*volumes_count)(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
+			      uint64_t *ret_bytes);
+	/* Whether a sandbox of the tenant may get these volumes now (struct volume_mount). */
+	int (*volumes_admit)(struct cayd *c, const struct id *tenant,
+			     const struct field_list *mounts, struct cay_err *err);
 	/* A snapshot is ready, or was deleted. */
 	void (*snapshot_changed)(struct cayd *c, const struct snapshot_info *s);
 	/* The name of a template that names this snapshot, or one of this tenant; NULL. */

@@ -10,6 +10,7 @@
 #include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/observe/event.h"
+#include "cayd/observe/fsck-volumes.h"
 #include "cayd/sandbox/kept-keys.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
@@ -17,9 +18,9 @@
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/tenant.h"
+#include "cayd/volume/volume.h"
 #include "wire/hello.h"
 
-#define FINDINGS_MAX 1000
 #define ROWS_MAX 65536
 /* More overdue than a late sweep explains. */
 #define LATE_NS (UINT64_C(2) * NS_PER_S)
@@ -209,12 +210,15 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 		: e->id.noun == ID_KEY      ? key_restore(c, e, &why)
 		: e->id.noun == ID_SANDBOX  ? kept_key_restore(c, e, &why)
 		: e->id.noun == ID_SNAPSHOT ? snapshot_restore(c, e, &why)
+		: e->id.noun == ID_VOLUME   ? volume_restore(c, e, &why)
 					    : tenant_restore(c, e, &why);
 
 	if (r < 0)
 		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);
 	if (r < 0 && e->id.noun == ID_SNAPSHOT)
 		c->snapshot_unread = true;
+	if (r < 0 && e->id.noun == ID_VOLUME)
+		c->volume_unread = true;
 	return 0;
 }
 
@@ -367,17 +371,13 @@ struct fsck_pass {
 	uint64_t began;
 	bool repair, end_foreign;
 	uint64_t older_ns; /* least age of a foreign sandbox that is ended */
-};
-
-struct fsck_findings {
-	struct fsck_row rows[FINDINGS_MAX];
-	size_t n;
+	struct fsck_volumes volumes;
 };
 
 static void fsck_finding_add(struct fsck_findings *f, struct arena *arena, const struct id *id,
 			     enum fsck_kind kind, const char *detail)
 {
-	if (f->n < FINDINGS_MAX)
+	if (f->n < FSCK_FINDINGS_MAX)
 		f->rows[f->n++] =
 			(struct fsck_row){ .sandbox = *id,
 					   .kind = kind,
@@ -490,6 +490,8 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 		sandbox_apply_deadline(sb);
 		return true;
 	case FSCK_HOLLOW:
+	case FSCK_VOID:
+	case FSCK_STRAY:
 	case FSCK_FOREIGN:
 	case FSCK_TRASH:
 	case FSCK_NUM:
@@ -511,7 +513,7 @@ static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 {
 	const struct snapshot *s;
 
-	for (size_t i = 0; (s = snapshot_at(k->cayd, i)) && f->n < FINDINGS_MAX; i++) {
+	for (size_t i = 0; (s = snapshot_at(k->cayd, i)) && f->n < FSCK_FINDINGS_MAX; i++) {
 		if (!snapshot_is_hollow(s))
 			continue;
 		fsck_finding_add(f, &k->rq->arena, &s->info.sandbox, FSCK_HOLLOW,
@@ -555,6 +557,11 @@ static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 		}
 	}
 	fsck_compare_snapshots(k, f);
+	fsck_volumes_compare(
+		&k->volumes, c,
+		&(struct fsck_repairs){ k->repair,
+					k->end_foreign && k->began - c->started_ns >= k->older_ns },
+		f);
 	if (k->facts.n_stuck)
 		fsck_finding_add(f, &k->rq->arena, &k->facts.stuck, FSCK_TRASH,
 				 fsck_details[FSCK_TRASH]);
@@ -575,7 +582,13 @@ static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)
 		request_reply_json(k->rq, &fsck_list_table, &list);
 	}
 	keeper_list_fini(&k->facts);
+	fsck_volumes_fini(&k->volumes);
 	free(k);
+}
+
+static void on_fsck_volumes(void *arg, const struct cay_err *outcome)
+{
+	fsck_finish(arg, outcome);
 }
 
 static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const void *reply, int fd)
@@ -589,8 +602,12 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 		memcpy(&page, reply, sizeof(page));
 		(void)keeper_list_append(&k->facts, &page, &err);
 	}
-	if (err.code || !page.more || !k->rq) {
+	if (err.code || !k->rq) {
 		fsck_finish(k, &err);
+		return;
+	}
+	if (!page.more) {
+		fsck_volumes_list(&k->volumes, k->cayd, on_fsck_volumes, k);
 		return;
 	}
 	k->q.after = page.rows[page.n_rows - 1].sandbox;

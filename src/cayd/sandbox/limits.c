@@ -22,12 +22,22 @@ static uint64_t limits_lower(uint64_t limit, uint64_t ceiling)
 	return ceiling && ceiling < limit ? ceiling : limit;
 }
 
+bool limits_disk_bytes_count(const struct cayd *c)
+{
+	return disk_quota_kinds[keeper_disk_kind(c->keeper)].bytes;
+}
+
+bool limits_disk_inodes_count(const struct cayd *c)
+{
+	return disk_quota_kinds[keeper_disk_kind(c->keeper)].inodes;
+}
+
 int limits_resolve(const struct cayd *c, const struct sandbox_create *spec, struct limits *ret,
 		   struct cay_err *err)
 {
 	bool memory = spec->storage == STORAGE_MEMORY;
-	bool bytes = memory || disk_quota_kinds[keeper_disk_kind(c->keeper)].bytes;
-	bool inodes = memory || disk_quota_kinds[keeper_disk_kind(c->keeper)].inodes;
+	bool bytes = memory || limits_disk_bytes_count(c);
+	bool inodes = memory || limits_disk_inodes_count(c);
 
 	*ret = spec->limits;
 	if (ret->has_disk_bytes && !bytes)

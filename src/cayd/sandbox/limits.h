@@ -12,6 +12,9 @@
 /* The limits of a sandbox created by this request. */
 [[nodiscard]] int limits_resolve(const struct cayd *c, const struct sandbox_create *spec,
 				 struct limits *ret, struct cay_err *err);
+/* Whether a quota can limit the bytes, or the number of files, of a disk of this node. */
+bool limits_disk_bytes_count(const struct cayd *c);
+bool limits_disk_inodes_count(const struct cayd *c);
 /* Whether the node can store a sandbox like this. */
 [[nodiscard]] int storage_spec_check(const struct sandbox_create *spec, struct cay_err *err);
 /* Whether its root is read-only except for these rows of writable.def; whether its files are in

@@ -685,6 +685,8 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	    sandbox_copy_map(sb, &record->env, &sb->env) < 0 ||
 	    sandbox_copy_texts(sb, &from->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
+	    field_list_copy(&volume_mount_table, &from->volumes, &sb->arena, &sb->info.volumes) <
+		    0 ||
 	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
 		    0 ||
 	    field_list_copy(&warm_kernel_table, &record->kernels, &sb->arena, &sb->kernels) < 0 ||

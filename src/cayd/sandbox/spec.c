@@ -135,6 +135,8 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
 	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
 	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
+	    field_list_copy(&volume_mount_table, &spec->volumes, &sb->arena, &sb->info.volumes) <
+		    0 ||
 	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0 ||
 	    field_list_copy(&warm_kernel_table, &spec->kernels, &sb->arena, &sb->kernels) < 0 ||
 	    sandbox_assign_egress(sb, spec) < 0)
@@ -178,17 +180,28 @@ static bool sandbox_has_same_egress(const struct sandbox *sb, const struct sandb
 	       memcmp(a.data, b.data, a.len) == 0;
 }
 
+static bool sandbox_has_same_volumes(const struct sandbox *sb, const struct sandbox_create *spec)
+{
+	const struct volume_mount *a = sb->info.volumes.v, *b = spec->volumes.v;
+	bool same = sb->info.volumes.n == spec->volumes.n;
+
+	for (size_t i = 0; same && i < spec->volumes.n; i++)
+		same = id_eq(&a[i].volume, &b[i].volume) && a[i].read_only == b[i].read_only &&
+		       str_eq(a[i].path, b[i].path);
+	return same;
+}
+
 int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
 			    struct cay_err *err)
 {
 	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
-	    id_eq(&sb->info.snapshot, &spec->snapshot) &&
+	    id_eq(&sb->info.snapshot, &spec->snapshot) && sandbox_has_same_volumes(sb, spec) &&
 	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
 	    sandbox_limits_match_spec(sb, spec) && sandbox_has_same_egress(sb, spec))
 		return 0;
 	return cay_fail_field(
 		err, CAY_E_CONFLICT, "name",
 		"'%s' is the name of a sandbox with another image, snapshot, runtime, storage, "
-		"app_port, egress or limits",
+		"volumes, app_port, egress or limits",
 		spec->name);
 }

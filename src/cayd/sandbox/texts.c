@@ -275,7 +275,9 @@ void sandbox_drop_private(struct sandbox *sb)
 	const char **texts[] = { &info.image,      &info.template,  &info.name, &info.group,
 				 &info.timezone,   &info.entry,     &key,       &hash,
 				 &info.end.detail, &info.end.signal };
-	bool all = texts_copy(&fresh, &sb->info.writable, &info.writable) >= 0;
+	bool all =
+		texts_copy(&fresh, &sb->info.writable, &info.writable) >= 0 &&
+		field_list_copy(&volume_mount_table, &sb->info.volumes, &fresh, &info.volumes) >= 0;
 
 	for (size_t i = 0; all && i < ARRAY_SIZE(texts); i++)
 		if (*texts[i] && !(*texts[i] = text_copy(&fresh, *texts[i])))

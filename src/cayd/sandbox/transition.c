@@ -146,6 +146,23 @@ static void effect_prepare_sandbox(struct sandbox *sb)
 	effect_call_keeper(sb, DO_PREPARE, VERB_PREPARE, &q);
 }
 
+/* Sorted, as the keeper locks them. */
+static void effect_fill_mounts(const struct sandbox *sb, struct verb_mount to[VERB_MOUNTS_MAX])
+{
+	const struct volume_mount *m = sb->info.volumes.v;
+
+	static_assert(VOLUME_MOUNTS_MAX <= VERB_MOUNTS_MAX);
+	for (size_t i = 0; i < sb->info.volumes.n; i++) {
+		size_t at = i;
+
+		for (; at > 0 && memcmp(&to[at - 1].volume, &m[i].volume, sizeof(struct id)) > 0;
+		     at--)
+			to[at] = to[at - 1];
+		to[at] = (struct verb_mount){ .volume = m[i].volume, .read_only = m[i].read_only };
+		memcpy(to[at].path, m[i].path, strnlen(m[i].path, VOLUME_PATH_MAX));
+	}
+}
+
 static void effect_start_sandbox(struct sandbox *sb)
 {
 	struct verb_start q = { .sandbox = sb->info.id,
@@ -158,6 +175,7 @@ static void effect_start_sandbox(struct sandbox *sb)
 				.runtime = sb->info.runtime };
 
 	q.read_only = sandbox_root_is_read_only(sb, &q.writable);
+	effect_fill_mounts(sb, q.mounts);
 	if (sandbox_is_in_memory(sb)) {
 		q.disk_bytes = sb->info.limits.disk_bytes;
 		q.disk_inodes = sb->info.limits.disk_inodes;

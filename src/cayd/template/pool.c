@@ -84,8 +84,9 @@ static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandb
 {
 	const struct image *image = image_find_for_create(sb->cayd->images, &warm_tenant, spec);
 
+	/* volumes are mounted at its start */
 	return image && memcmp(image->digest, sb->image, sizeof(sb->image)) == 0 &&
-	       warm_kernels_are_equal(&sb->kernels, &spec->kernels) &&
+	       !spec->volumes.n && warm_kernels_are_equal(&sb->kernels, &spec->kernels) &&
 	       sb->info.runtime == spec->runtime && sandbox_limits_can_become(sb, spec);
 }
 

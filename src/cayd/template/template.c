@@ -13,6 +13,7 @@
 #include "cayd/snapshot/snapshot.h"
 #include "cayd/template/pool.h"
 #include "cayd/tenant/quota.h"
+#include "cayd/volume/volume.h"
 
 #define TEXT_MAX KIB(128)
 /* Limits of the schema (src/lib/ops/schemas.def). */
@@ -216,6 +217,8 @@ int template_apply(const struct cayd *c, const struct actor *actor,
 	const struct template *t;
 
 	*ret = *asked;
+	if (volume_mounts_check(c, actor, asked, err) < 0)
+		return -EINVAL;
 	if (asked->snapshot.noun != ID_NONE && snapshot_apply(c, actor, ret, err) < 0)
 		return -EINVAL;
 	if (row && image_is_hidden(row, actor))
@@ -277,9 +280,11 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 {
 	if (!d->image && d->snapshot.noun == ID_NONE)
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.image", "'image' is missing");
-	if (d->name || d->template)
+	if (d->name || d->template || d->volumes.n)
 		return cay_fail_field(err, CAY_E_INVALID,
-				      d->name ? "defaults.name" : "defaults.template",
+				      d->name       ? "defaults.name"
+				      : d->template ? "defaults.template"
+						    : "defaults.volumes",
 				      "a template cannot set this for every sandbox");
 	if (d->has_registry_auth) /* it would be stored */
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.registry_auth",

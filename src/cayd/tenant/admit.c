@@ -205,7 +205,9 @@ int admit_and_create(struct cayd *c, const struct id *tenant, const struct sandb
 
 	if (r < 0 || *ret)
 		return r;
-	r = admit_check_and_evict(c, tenant, spec, warm, err);
+	r = c->hooks->volumes_admit(c, tenant, &spec->volumes, err);
+	if (r >= 0)
+		r = admit_check_and_evict(c, tenant, spec, warm, err);
 	return r < 0 ? r : sandbox_create(c->sandboxes, tenant, spec, key, ret, err);
 }
 
@@ -223,6 +225,8 @@ int admit_check_start(struct cayd *c, struct sandbox *sb, uint64_t *ret_max_ns, 
 				  "then; or delete it");
 		return -ESRCH;
 	}
+	if (c->hooks->volumes_admit(c, tenant, &sb->info.volumes, err) < 0)
+		return -EBUSY;
 	if (sb->info.hold && disk_watch_is_short(c))
 		return cay_fail(err, CAY_E_CAPACITY, "%s", sb->info.hold);
 	if (!keeper_is_up(c->keeper))

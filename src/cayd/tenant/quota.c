@@ -33,7 +33,8 @@ struct quotas quota_get(const struct cayd *c, const struct id *tenant)
 	q.max_ttl_ms = quota_lower(s->max_ttl_ms, q.has_max_ttl, q.max_ttl_ms);
 	q.uploads_bytes = q.has_uploads ? q.uploads_bytes : s->uploads_size;
 	q.snapshots = q.has_snapshots ? q.snapshots : s->max_snapshots;
-	q.has_sandboxes = q.has_max_ttl = q.has_uploads = q.has_snapshots = true;
+	q.volumes = q.has_volumes ? q.volumes : s->max_volumes;
+	q.has_sandboxes = q.has_max_ttl = q.has_uploads = q.has_snapshots = q.has_volumes = true;
 	quota_set_default(&q.has_groups, &q.groups, s->tenant_groups);
 	quota_set_default(&q.has_memory, &q.memory_bytes, s->tenant_memory);
 	quota_set_default(&q.has_cpu, &q.cpu_milli, s->tenant_cpu);
@@ -63,7 +64,7 @@ static void quota_get_ceilings(const struct cayd *c, const struct id *tenant,
 		ceilings_lower(ret, &row->ceilings);
 }
 
-/* With its snapshots, which no sandbox has. */
+/* With its snapshots and volumes, which no sandbox has. */
 static struct tenant_usage quota_get_usage(const struct cayd *c, const struct id *tenant)
 {
 	struct tenant_usage u =
@@ -71,6 +72,8 @@ static struct tenant_usage quota_get_usage(const struct cayd *c, const struct id
 	uint64_t bytes;
 
 	c->hooks->snapshots_count(c, tenant, &u.snapshots, &bytes);
+	u.disk_bytes += bytes;
+	c->hooks->volumes_count(c, tenant, &u.volumes, &bytes);
 	u.disk_bytes += bytes;
 	return u;
 }

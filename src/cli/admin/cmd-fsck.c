@@ -27,8 +27,7 @@ static const struct {
 
 static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, struct cay_err *err)
 {
-	const char *const headings[] = { "SANDBOX", "KIND", "MEANING",
-					 repair ? "DONE" : "--repair" };
+	const char *const headings[] = { "ID", "KIND", "MEANING", repair ? "DONE" : "--repair" };
 	const struct fsck_row *found = list->findings.v;
 	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 	int r = 0;
@@ -37,8 +36,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 		const char *done = kinds[found[i].kind].repair;
 		char id[ID_TEXT_LEN + 1];
 
-		id_format(found[i].snapshot.noun != ID_NONE ? &found[i].snapshot
-							    : &found[i].sandbox,
+		id_format(found[i].volume.noun != ID_NONE     ? &found[i].volume
+			  : found[i].snapshot.noun != ID_NONE ? &found[i].snapshot
+							      : &found[i].sandbox,
 			  id);
 		print_table_add_cell(&t, id);
 		print_table_add_cell(&t, field_choice_name(&fsck_row_table, "kind", found[i].kind));

@@ -50,6 +50,7 @@ static const struct quota_line {
 	QUOTA("uploads", QUOTA_BYTES, has_uploads, uploads_bytes, NOT_USED),
 	QUOTA("creates per second", QUOTA_COUNT, has_creates, creates_per_s, NOT_USED),
 	QUOTA("snapshots", QUOTA_COUNT, has_snapshots, snapshots, USED(snapshots)),
+	QUOTA("volumes", QUOTA_COUNT, has_volumes, volumes, USED(volumes)),
 	QUOTA("lifetime", QUOTA_MS, has_max_ttl, max_ttl_ms, NOT_USED),
 	CEILING("memory of one sandbox", QUOTA_BYTES, has_memory, memory_bytes),
 	CEILING("cpu of one sandbox", QUOTA_MILLI, has_cpu, cpu_milli),
@@ -157,6 +158,8 @@ static const struct opt quota_rows[] = {
 	  .help = "Most creates per second" },
 	{ "snapshots", 0, OPT_U64, offsetof(struct tenant_update, quotas.snapshots), .arg = "N",
 	  .help = "Most snapshots" },
+	{ "volumes", 0, OPT_U64, offsetof(struct tenant_update, quotas.volumes), .arg = "N",
+	  .help = "Most volumes" },
 	{ "max-ttl", 0, OPT_DURATION, offsetof(struct tenant_update, quotas.max_ttl_ms),
 	  .arg = "TIME", .help = "Longest lifetime of a sandbox, e.g. 8h" },
 	{ "sandbox-memory", 0, OPT_BYTES, offsetof(struct tenant_update, ceilings.memory_bytes),
@@ -210,13 +213,14 @@ static int cmd_tenant_set_prepare(struct cli *cli, void *args, const struct opt_
 	q->has_creates = q->creates_per_s;
 	q->has_max_ttl = q->max_ttl_ms;
 	q->has_snapshots = q->snapshots;
+	q->has_volumes = q->volumes;
 	c->has_memory = c->memory_bytes;
 	c->has_cpu = c->cpu_milli;
 	c->has_pids = c->pids;
 	c->has_disk_bytes = c->disk_bytes;
 	u->has_quotas = q->has_sandboxes || q->has_groups || q->has_memory || q->has_cpu ||
 			q->has_pids || q->has_disk || q->has_uploads || q->has_creates ||
-			q->has_max_ttl || q->has_snapshots;
+			q->has_max_ttl || q->has_snapshots || q->has_volumes;
 	u->has_ceilings = c->has_memory || c->has_cpu || c->has_pids || c->has_disk_bytes;
 	if (cmd_tenant_set_policies(cli, a, err) < 0)
 		return -EINVAL;

@@ -124,6 +124,8 @@ static const struct api_find_row {
 			  offsetof(struct template_info, name) },
 	[ID_SNAPSHOT] = { OP_SNAPSHOT_LIST, "snapshot", offsetof(struct snapshot_info, name),
 			  offsetof(struct snapshot_info, name) },
+	[ID_VOLUME] = { OP_VOLUME_LIST, "volume", offsetof(struct volume_info, name),
+			offsetof(struct volume_info, name) },
 	[ID_TENANT] = { OP_TENANT_LIST, "tenant", offsetof(struct tenant_info, name),
 			offsetof(struct tenant_info, name) },
 	[ID_KEY] = { OP_KEY_LIST, "key", offsetof(struct key_info, prefix),
@@ -174,6 +176,11 @@ int api_find_template(struct api *a, const char *word, struct id *ret, struct ca
 int api_find_snapshot(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
 	return api_find_in_list(a, ID_SNAPSHOT, word, ret, err);
+}
+
+int api_find_volume(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	return api_find_in_list(a, ID_VOLUME, word, ret, err);
 }
 
 int api_find_tenant(struct api *a, const char *word, struct id *ret, struct cay_err *err)

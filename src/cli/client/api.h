@@ -67,7 +67,7 @@ typedef int api_find_fn(struct api *a, const char *word, struct id *ret, struct 
  * api_find_any_sandbox() also finds the one that ended last. */
 api_find_fn api_find_sandbox, api_find_any_sandbox, api_find_image;
 /* By name or id; a key by its prefix or id. */
-api_find_fn api_find_template, api_find_tenant, api_find_key, api_find_snapshot;
+api_find_fn api_find_template, api_find_tenant, api_find_key, api_find_snapshot, api_find_volume;
 /* A kernel of the sandbox, by name or id. */
 [[nodiscard]] int api_find_kernel(struct api *a, const struct id *sandbox, const char *word,
 				  struct id *ret, struct cay_err *err);

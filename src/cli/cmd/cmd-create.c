@@ -10,6 +10,7 @@ struct create_args {
 	struct sandbox_create_args make;
 	uint64_t count;
 	const char *from; /* a snapshot, or NULL */
+	struct field_texts volumes;
 	bool no_wait;
 };
 
@@ -124,6 +125,8 @@ static const struct opt rows[] = {
 	  .arg = "NAME=VERSION", .help = "The same for R" },
 	{ "from", 0, OPT_TEXT, offsetof(struct create_args, from), .operand = OPERAND_SNAPSHOT,
 	  .arg = "SNAPSHOT", .help = "Create it with the files of this snapshot instead of IMAGE" },
+	{ "volume", 0, OPT_TEXTS, offsetof(struct create_args, volumes), .arg = "NAME:PATH[:ro]",
+	  .help = "Mount this volume at this path; ro: nothing can be written; may be repeated" },
 	{ "count", 0, OPT_U64, offsetof(struct create_args, count), 1, COUNT_MAX, .arg = "N",
 	  .help = "Create N sandboxes alike; print each id as soon as the sandbox runs" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
@@ -188,6 +191,8 @@ void create_request_mark_given(struct sandbox_create *request)
 		cmd_create_unset_field(request, "packages");
 	if (!request->services.n) /* an empty list would replace the template's */
 		cmd_create_unset_field(request, "services");
+	if (!request->volumes.n)
+		cmd_create_unset_field(request, "volumes");
 	if (!request->kernels.n)
 		cmd_create_unset_field(request, "kernels");
 }
@@ -348,6 +353,8 @@ static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_e
 				"expected one of IMAGE, --template NAME and --from SNAPSHOT");
 	r = a->from ? api_find_snapshot(&c->api, a->from, &make.create.snapshot, err)
 		    : create_request_set_image(&make.create, w, err);
+	if (r >= 0)
+		r = volume_words_apply(c, &a->volumes, &make.create.volumes, err);
 	if (r < 0)
 		return r;
 	make.create.wait = !a->no_wait;

@@ -75,6 +75,11 @@ static int complete_add_snapshot(void *to, const void *row)
 	return s->name ? complete_add_name(to, s->name, "", s->image) : 0;
 }
 
+static int complete_add_volume(void *to, const void *row)
+{
+	return complete_add_name(to, ((const struct volume_info *)row)->name, "", "");
+}
+
 static int complete_add_tenant(void *to, const void *row)
 {
 	return complete_add_name(to, ((const struct tenant_info *)row)->name, "", "");
@@ -98,6 +103,7 @@ static const struct {
 	[OPERAND_IMAGE] = { OP_IMAGE_LIST, complete_add_image },
 	[OPERAND_TEMPLATE] = { OP_TEMPLATE_LIST, complete_add_template },
 	[OPERAND_SNAPSHOT] = { OP_SNAPSHOT_LIST, complete_add_snapshot },
+	[OPERAND_VOLUME] = { OP_VOLUME_LIST, complete_add_volume },
 	[OPERAND_TENANT] = { OP_TENANT_LIST, complete_add_tenant },
 	[OPERAND_KEY] = { OP_KEY_LIST, complete_add_key },
 };

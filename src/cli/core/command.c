@@ -226,7 +226,7 @@ static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, st
 	[OPERAND_SANDBOX] = api_find_sandbox,   [OPERAND_IMAGE] = api_find_image,
 	[OPERAND_TEMPLATE] = api_find_template, [OPERAND_TENANT] = api_find_tenant,
 	[OPERAND_KEY] = api_find_key,           [OPERAND_ANY_SANDBOX] = api_find_any_sandbox,
-	[OPERAND_SNAPSHOT] = api_find_snapshot,
+	[OPERAND_SNAPSHOT] = api_find_snapshot, [OPERAND_VOLUME] = api_find_volume,
 };
 
 int service_name_check(const char *name, struct cay_err *err)

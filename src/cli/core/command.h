@@ -163,6 +163,9 @@ void service_put_set_defaults(void *put); /* a struct service_put, or one that b
 /* Set the image from the operand; exactly one of image and template must be given. */
 [[nodiscard]] int create_request_set_image(struct sandbox_create *request,
 					   const struct opt_words *w, struct cay_err *err);
+/* Volumes as words NAME:PATH or NAME:PATH:ro. */
+[[nodiscard]] int volume_words_apply(struct cli *c, const struct field_texts *words,
+				     struct field_list *ret, struct cay_err *err);
 /* Fill the request from the options and send it. */
 [[nodiscard]] int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 				      struct sandbox_info *ret, struct cay_err *err);

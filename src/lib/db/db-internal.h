@@ -46,6 +46,8 @@ enum db_stmt {
 	STMT_KEPT_KEY_DROP,
 	STMT_SNAPSHOT_PUT,
 	STMT_SNAPSHOT_DROP,
+	STMT_VOLUME_PUT,
+	STMT_VOLUME_DROP,
 	STMT_PAST,
 	STMT_NUM
 };
@@ -85,7 +87,7 @@ int db_bind_u64(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_sandbox_put_sql, *const db_event_sql;
 /* Nouns stored as an id and a text, one table each. */
-#define DB_ENTRY_KINDS 5
+#define DB_ENTRY_KINDS 6
 struct db_entry_kind {
 	enum id_noun noun;
 	enum db_stmt put, drop;

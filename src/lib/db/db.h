@@ -55,8 +55,8 @@ struct db_event {
 	struct slice text;
 };
 
-/* A tenant, a key, a template, a snapshot or the kept idempotency key of a sandbox, by the noun of
- * its id. */
+/* A tenant, a key, a template, a snapshot, a volume or the kept idempotency key of a sandbox, by
+ * the noun of its id. */
 struct db_entry {
 	struct id id;
 	struct slice text;

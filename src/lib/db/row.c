@@ -91,6 +91,7 @@ const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS] = {
 	KIND(ID_TEMPLATE, TEMPLATE, true, "template", "template"),
 	KIND(ID_SANDBOX, KEPT_KEY, false, "idempotency key", "kept_key"),
 	KIND(ID_SNAPSHOT, SNAPSHOT, true, "snapshot", "snapshot"),
+	KIND(ID_VOLUME, VOLUME, true, "volume", "volume"),
 };
 
 const struct db_entry_kind *db_entry_kind_find(enum id_noun noun)

@@ -31,6 +31,7 @@ const char *const db_schema[] = {
 	"CREATE TABLE snapshot (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
 	"ALTER TABLE past ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;"
 	"UPDATE past SET journal = random() & 9223372036854775807",
+	"CREATE TABLE volume (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
 	NULL,
 };
 

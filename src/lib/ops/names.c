@@ -21,6 +21,7 @@ const struct op_tag op_tags[] = {
 	{ "credential", "Credentials", "Secrets that are set in requests outside of sandboxes" },
 	{ "service", "Services", "Long-running programs in a sandbox, restarted when they end" },
 	{ "snapshot", "Snapshots", "The files of sandboxes, kept to create others from" },
+	{ "volume", "Volumes", "Directories that outlive sandboxes" },
 	{ "template", "Templates and pools",
 	  "Templates of sandboxes, and pools of pre-started ones" },
 	{ "image", "Images", "Images to create sandboxes from" },

@@ -45,6 +45,7 @@ const struct op_param op_params[] = {
 	{ "key", ID_KEY, "Id of a key" },
 	{ "template", ID_TEMPLATE, "Id of a template" },
 	{ "snapshot", ID_SNAPSHOT, "Id of a snapshot" },
+	{ "volume", ID_VOLUME, "Id of a volume" },
 	{ "credential", ID_NONE, "Name of a credential" },
 	{ "ask", ID_ASK, "Id of an ask" },
 	{ "service", ID_NONE, "Name of a service in it" },

@@ -64,6 +64,12 @@ const char *const snapshot_states[SNAPSHOT_NUM + 1] = {
 	[SNAPSHOT_DELETING] = "deleting",
 	[SNAPSHOT_NUM] = NULL,
 };
+static const char *const volume_states[] = {
+	[VOLUME_CREATING] = "creating",
+	[VOLUME_READY] = "ready",
+	[VOLUME_DELETING] = "deleting",
+	[VOLUME_NUM] = NULL,
+};
 static const char *const change_kinds[] = { "added", "modified", "deleted", NULL };
 static const char *const snapshot_consistencies[] = {
 	[SNAPSHOT_FROZEN] = "frozen",

@@ -16,7 +16,7 @@ struct settings {
 	char run_dir[81]; /* a socket below it must fit into sun_path */
 	char init_path[4096], egress_dir[4096];
 	char cgroup[256];
-	uint64_t max_sandboxes, max_tenant, max_group, max_stopped, max_snapshots;
+	uint64_t max_sandboxes, max_tenant, max_group, max_stopped, max_snapshots, max_volumes;
 	/* ceilings of one sandbox's limits; 0: see the help */
 	uint64_t sandbox_memory, sandbox_cpu, sandbox_pids, sandbox_nofile;
 	uint64_t sandbox_shm, sandbox_output, sandbox_disk, sandbox_inodes;

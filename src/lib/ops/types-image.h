@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_TYPES_IMAGE_H
 #define CAY_OPS_TYPES_IMAGE_H
-/* types-image - images, registries and image configuration; a part of types.h */
+/* types-image - images, registries, snapshots and volumes; a part of types.h */
 #include "ops/types-egress.h"
 
 struct image_info {
@@ -114,6 +114,46 @@ struct snapshot_list {
 	const char *next_cursor;
 };
 
+enum volume_state { VOLUME_CREATING, VOLUME_READY, VOLUME_DELETING, VOLUME_NUM };
+
+struct volume_create {
+	const char *name, *group;
+	struct field_map labels;
+	uint64_t size_bytes;
+	bool has_size;
+};
+
+struct volume_resize {
+	uint64_t size_bytes;
+};
+
+struct volume_info {
+	struct id id, tenant;
+	const char *name, *group;
+	unsigned state;
+	struct field_map labels;
+	uint64_t size_bytes, used_bytes, readers, created_ns;
+	bool has_size, has_used;
+	struct id writer; /* no noun: none */
+};
+
+struct volume_query {
+	uint64_t limit;
+	const char *cursor, *name;
+};
+
+struct volume_list {
+	struct field_list volumes;
+	const char *next_cursor;
+};
+
+#define VOLUME_MOUNTS_MAX 8
+/* A volume in a sandbox. */
+struct volume_mount {
+	struct id volume;
+	const char *path;
+	bool read_only;
+};
 /* What a sandbox changed in its image */
 struct change_query {
 	struct id since;

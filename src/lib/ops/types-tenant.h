@@ -7,9 +7,9 @@
 /* Of a tenant's sandboxes together. */
 struct quotas {
 	uint64_t sandboxes, groups, memory_bytes, cpu_milli, pids, disk_bytes;
-	uint64_t uploads_bytes, creates_per_s, max_ttl_ms, snapshots;
+	uint64_t uploads_bytes, creates_per_s, max_ttl_ms, snapshots, volumes;
 	bool has_sandboxes, has_groups, has_memory, has_cpu, has_pids, has_disk;
-	bool has_uploads, has_creates, has_max_ttl, has_snapshots;
+	bool has_uploads, has_creates, has_max_ttl, has_snapshots, has_volumes;
 };
 
 /* Of one sandbox of a tenant. */
@@ -30,6 +30,7 @@ struct tenant_update {
 
 struct tenant_usage {
 	uint64_t sandboxes, groups, memory_bytes, cpu_milli, pids, disk_bytes, snapshots;
+	uint64_t volumes;
 };
 
 enum usage_by { USAGE_BY_TENANT, USAGE_BY_LABEL, USAGE_NUM_BY };

@@ -156,6 +156,7 @@ struct sandbox_create {
 	bool has_writable;
 	struct field_list services; /* struct service_spec */
 	struct field_list kernels;  /* struct warm_kernel */
+	struct field_list volumes;  /* struct volume_mount */
 	uint64_t app_port;
 	bool has_app_port;
 	const char *timezone;
@@ -243,6 +244,7 @@ struct sandbox_info {
 	unsigned storage;
 	struct field_texts writable;
 	bool has_writable;
+	struct field_list volumes; /* struct volume_mount */
 	uint64_t app_port;
 	const char *timezone;
 	uint64_t cpu_ms;
@@ -355,6 +357,7 @@ struct event_list {
 
 struct fsck_row {
 	struct id sandbox, snapshot; /* snapshot: of that sandbox; no noun: it is the sandbox's */
+	struct id volume;            /* it is of this, and of no sandbox */
 	unsigned kind;
 	const char *detail;
 	bool repaired;

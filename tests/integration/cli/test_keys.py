@@ -57,13 +57,13 @@ def test_a_tenants_quotas_are_a_table(daemon, cay):
     tenant = daemon.tenants[2]
     status = {"tenant": tenant, "quotas": {"sandboxes": 20, "memory_bytes": 3 << 29, "cpu_milli": 2500, "max_ttl_ms": 7200000},
               "ceilings": {"memory_bytes": 1 << 30},
-              "usage": {"sandboxes": 3, "groups": 1, "memory_bytes": 1 << 29, "cpu_milli": 500, "pids": 300, "disk_bytes": 0, "snapshots": 7}}
+              "usage": {"sandboxes": 3, "groups": 1, "memory_bytes": 1 << 29, "cpu_milli": 500, "pids": 300, "disk_bytes": 0, "snapshots": 7, "volumes": 2}}
     daemon.say["GET", f"/v1/tenants/{tenant['id']}"] = fake.reply(200, status)
     rows = [line.split("  ") for line in cay("tenant", "show", "b").stdout.splitlines()]
     cells = [[w.strip() for w in row if w.strip()] for row in rows]
     assert cells == [[f"tenant b ({tenant['id']})"], ["QUOTA", "LIMIT", "GRANTED"], ["sandboxes", "20", "3"], ["groups", "-", "1"],
                      ["memory", "1.5 GiB", "512.0 MiB"], ["cpu", "2.5", "0.5"], ["pids", "-", "300"], ["disk", "-", "0 B"],
-                     ["snapshots", "-", "7"], ["lifetime", "2h"], ["memory of one sandbox", "1.0 GiB"]], cells
+                     ["snapshots", "-", "7"], ["volumes", "-", "2"], ["lifetime", "2h"], ["memory of one sandbox", "1.0 GiB"]], cells
     assert json.loads(cay("tenant", "show", "--json", "b").stdout) == status
 
 

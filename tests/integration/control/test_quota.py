@@ -110,7 +110,7 @@ def test_a_tenant_has_a_row_of_quotas(own):
     who.create("tiny", group="g", limits={"memory_bytes": "100Mi", "pids": 50, "cpu_milli": 300})
     other = who.create("tiny", limits={"memory_bytes": "200Mi", "pids": 60, "cpu_milli": 400})
     before = status(own, tenant)
-    assert before["usage"] == {"sandboxes": 2, "groups": 1, "memory_bytes": 300 * MIB, "pids": 110, "cpu_milli": 700, "disk_bytes": 0, "snapshots": 0}
+    assert before["usage"] == {"sandboxes": 2, "groups": 1, "memory_bytes": 300 * MIB, "pids": 110, "cpu_milli": 700, "disk_bytes": 0, "snapshots": 0, "volumes": 0}
     assert before["quotas"]["memory_bytes"] == 1 << 30 and before["ceilings"]["pids"] == 99
     assert who.call("GET", "/v1/tenant") == before
     refused("permission_denied", who.call, "GET", f"/v1/tenants/{tenant}")

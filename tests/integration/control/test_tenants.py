@@ -36,7 +36,7 @@ class Operation:
 
     def target(self, **ids):
         path = self.path
-        for noun in ("sandbox", "exec", "image", "tenant", "template", "key", "shell", "kernel", "ask", "snapshot"):
+        for noun in ("sandbox", "exec", "image", "tenant", "template", "key", "shell", "kernel", "ask", "snapshot", "volume"):
             path = path.replace("{%s}" % noun, ids.get(noun, noun_id(noun)))
         return words(self.name, path)
 
@@ -55,7 +55,7 @@ OPERATIONS = [Operation(path, method, row) for path, rows in OPENAPI["paths"].it
 
 def noun_id(noun):
     """An id of something that is not there."""
-    two = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "template": "tp", "key": "ky", "shell": "sh", "kernel": "kn", "ask": "ak", "snapshot": "sn"}[noun]
+    two = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "template": "tp", "key": "ky", "shell": "sh", "kernel": "kn", "ask": "ak", "snapshot": "sn", "volume": "vo"}[noun]
     return two + "".join(random.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(24))
 
 

@@ -145,7 +145,7 @@ def test_the_authorisation_matrix(own):
     absent = {"sandbox": "sb" + "0" * 23 + "1", "exec": "ex" + "0" * 23 + "1", "image": "im" + "0" * 23 + "1",
               "tenant": "tn" + "0" * 23 + "1", "template": "tp" + "0" * 23 + "1", "key": "ky" + "0" * 23 + "1",
               "shell": "sh" + "0" * 23 + "1", "kernel": "kn" + "0" * 23 + "1", "ask": "ak" + "0" * 23 + "1",
-              "snapshot": "sn" + "0" * 23 + "1"}
+              "snapshot": "sn" + "0" * 23 + "1", "volume": "vo" + "0" * 23 + "1"}
     seen, wrong = 0, []
     for name, method, path, scope, body in operations():
         for label, (secret, best) in who.items():

@@ -78,7 +78,7 @@ def shape(target):
         parts[3] = "{credential}"
     if len(parts) > 7 and parts[6] == "runs":
         parts[7] = "{run}"
-    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}", "kn": "{kernel}", "ak": "{ask}", "sn": "{snapshot}"}.get(p[:2], p) if len(p) == 26 else p
+    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}", "kn": "{kernel}", "ak": "{ask}", "sn": "{snapshot}", "vo": "{volume}"}.get(p[:2], p) if len(p) == 26 else p
                     for p in parts)
 
 
@@ -153,6 +153,13 @@ def walk(me, w):
     assert "changes" in me.call("GET", f"/v1/sandboxes/{box}/changes?since={sn}")
     cursor = me.call("GET", f"/v1/sandboxes/{box}/changes?limit=1").get("next_cursor")
     me.call("GET", f"/v1/sandboxes/{box}/changes" + (f"?cursor={cursor}" if cursor else ""))
+    vo = me.call("POST", "/v1/volumes", {"name": "walk", "labels": {"a": "b"}})["id"]
+    refused("conflict", me, "POST", "/v1/volumes", {"name": "walk"})
+    assert me.call("GET", "/v1/volumes?name=walk&limit=1")["volumes"][0] == {k: v for k, v in me.call("GET", f"/v1/volumes/{vo}").items() if k != "used_bytes"}
+    with contextlib.suppress(cay.ApiError):  # without disk quotas it is unsupported
+        me.call("POST", f"/v1/volumes/{vo}/resize", {"size_bytes": 2 << 20})
+    me.call("DELETE", f"/v1/volumes/{vo}")
+    refused("not_found", me, "GET", f"/v1/volumes/{vo}")
     me.call("DELETE", f"/v1/snapshots/{sn}")
     refused("not_found", me, "POST", f"/v1/sandboxes/{box}/rollback", {"snapshot": sn})
     refused("not_found", me, "DELETE", f"/v1/snapshots/{sn}")

@@ -19,7 +19,7 @@ from test_contract import behind, prism, process  # noqa: F401
 from routes import routes
 
 OPENAPI = "/v1/openapi.json"
-NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "snapshot": "sn"}
+NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "snapshot": "sn", "volume": "vo"}
 # A kernel's runner, and a program that runs for long.
 PYTHON = shell_fixtures.RUNNER.replace(b"\n", b'\n[ "$1" = -c ] || exec sleep 1000\n', 1)
 
@@ -112,6 +112,7 @@ MAKE = {
     "credential": a_credential,
     "ask": lambda c: "ak" + "0" * 24,
     "snapshot": lambda c: c.call("POST", c.at("/snapshots"), {})["id"],
+    "volume": lambda c: c.call("POST", "/v1/volumes", {"name": f"v{os.urandom(4).hex()}"})["id"],
 }
 
 
@@ -214,6 +215,8 @@ def ask(node, prism, document, name):
     reply = upgrade(door, name, target) if "101" in row["responses"] else door.open(method, target, body)
     text = reply.read() if reply.status != 101 else b""
     want = REFUSED.get(name)
+    if name == "volume.resize" and node.call("GET", "/v1/health").get("disk", "none") == "none":
+        want = (422, "unsupported")  # nothing limits disks here
     good = next(s for s in row["responses"] if s.isdigit())
     assert reply.status == (want[0] if want else int(good)), f"{method} {target} {body!r}: {reply.status} {text[:600]!r}"
     assert not want or want[1].encode() in text

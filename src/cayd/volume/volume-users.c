@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volume-users - which sandboxes have a volume, and whether another may */
+#include "cayd/volume/volume.h"
+#include "wire/volume-path.h"
+
+/* One that is stopped has given them up; one that ends has them until it has ended. */
+static bool sandbox_has_its_volumes(const struct sandbox *sb)
+{
+	return sb->info.volumes.n && sb->life.state != SB_STOPPED && !life_is_finished(&sb->life);
+}
+
+void volumes_count_users(struct cayd *c, const struct id *tenant)
+{
+	struct volume *v;
+
+	for (size_t i = 0; (v = volume_at(c, i)); i++)
+		if (id_eq(&v->info.tenant, tenant)) {
+			v->info.readers = 0;
+			v->info.writer = (struct id){};
+		}
+	for (struct sandbox *sb = sandbox_find_before(c->sandboxes, tenant, 0); sb;
+	     sb = sandbox_next_of_tenant(sb)) {
+		const struct volume_mount *m = sb->info.volumes.v;
+
+		for (size_t i = 0; sandbox_has_its_volumes(sb) && i < sb->info.volumes.n; i++) {
+			v = volume_find_any(c, &m[i].volume);
+			if (v && m[i].read_only)
+				v->info.readers++;
+			else if (v)
+				v->info.writer = sb->info.id;
+		}
+	}
+}
+
+int volume_fail_used(const struct volume *v, struct cay_err *err)
+{
+	char id[ID_TEXT_LEN + 1];
+
+	if (v->info.writer.noun != ID_NONE) {
+		id_format(&v->info.writer, id);
+		(void)cay_fail_field(err, CAY_E_CONFLICT, "volumes",
+				     "%s has the volume '%s', and may write to it", id,
+				     v->info.name);
+		cay_err_hint(err, "stop or delete that sandbox first");
+	} else {
+		(void)cay_fail_field(err, CAY_E_CONFLICT, "volumes",
+				     "%llu sandboxes read the volume '%s'",
+				     (unsigned long long)v->info.readers, v->info.name);
+		cay_err_hint(err, "stop or delete them first, or mount it read-only");
+	}
+	return -EBUSY;
+}
+
+/* Whether one of the paths leads through the other. */
+static bool volume_paths_nest(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
+
+	return strncmp(a, b, least) == 0 && (n == m || (n > m ? a[least] == '/' : b[least] == '/'));
+}
+
+static int volume_mount_check_others(const struct volume_mount *m, size_t i, struct cay_err *err)
+{
+	for (size_t k = 0; k < i; k++) {
+		if (id_eq(&m[i].volume, &m[k].volume))
+			return cay_fail_field(err, CAY_E_INVALID, "volumes",
+					      "a volume is there twice");
+		if (volume_paths_nest(m[i].path, m[k].path))
+			return cay_fail_field(err, CAY_E_INVALID, "volumes",
+					      "'%s' and '%s' are the same path, or one is in the "
+					      "other",
+					      m[k].path, m[i].path);
+	}
+	return 0;
+}
+
+int volume_mounts_check(const struct cayd *c, const struct actor *by,
+			const struct sandbox_create *spec, struct cay_err *err)
+{
+	const struct volume_mount *m = spec->volumes.v;
+
+	for (size_t i = 0; i < spec->volumes.n; i++) {
+		const char *fault = volume_path_fault(m[i].path, strlen(m[i].path));
+
+		if (fault)
+			return cay_fail_field(err, CAY_E_INVALID, "volumes", "the path '%s' %s",
+					      m[i].path, fault);
+		if (!volume_find(c, by, &m[i].volume))
+			return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
+					      "there is no such volume");
+		if (volume_mount_check_others(m, i, err) < 0)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+int volume_mounts_admit(struct cayd *c, const struct id *tenant, const struct field_list *mounts,
+			struct cay_err *err)
+{
+	const struct volume_mount *m = mounts->v;
+
+	if (mounts->n)
+		volumes_count_users(c, tenant);
+	for (size_t i = 0; i < mounts->n; i++) {
+		const struct volume *v = volume_find_any(c, &m[i].volume);
+
+		if (!v || !id_eq(&v->info.tenant, tenant) || v->info.state == VOLUME_DELETING)
+			return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
+					      "there is no such volume");
+		if (v->info.state == VOLUME_CREATING)
+			return cay_fail_field(err, CAY_E_UNAVAILABLE, "volumes",
+					      "the volume '%s' is being created", v->info.name);
+		if (v->info.writer.noun != ID_NONE || (v->info.readers && !m[i].read_only))
+			return volume_fail_used(v, err);
+	}
+	return 0;
+}
