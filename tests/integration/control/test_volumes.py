@@ -2,6 +2,7 @@
 """Volumes: files that outlive sandboxes, with one writer or many readers, of one tenant, whatever dies in between."""
 import concurrent.futures
 import contextlib
+import json
 import os
 import sqlite3
 
@@ -15,6 +16,7 @@ from test_create_many import ids
 from test_life import linked, restart
 from test_quota import new_tenant
 from test_snapshot import fork
+from test_status import cli
 from test_stop import act
 from test_sweep import VOLUME_POINTS
 from test_tenants import actor
@@ -402,6 +404,28 @@ def test_what_has_no_volumes(own):
     own.delete(own.create("tiny", name="same", volumes=[at(vo)]))
     own.call("DELETE", f"/v1/templates/{kind}")
     drop(own, vo)
+
+
+def test_the_commands_of_the_guide(own):
+    def run(*words, code=0):
+        done = cli(own, *words)
+        assert done.returncode == code, (words, done)
+        return done.stdout if not code else done.stderr
+    vo = run("volume", "create", "--label", "a=b", "data").strip()
+    run("create", "--name", "writer", "--volume", "data:/workspace/data", "tiny")
+    run("exec", "writer", "--", "sh", "-c", "echo kept >data/note")
+    assert "has the volume 'data'" in run("create", "--volume", f"{vo}:/data:ro", "tiny", code=5)
+    run("rm", "writer")
+    box = run("create", "--name", "reader", "--volume", f"{vo}:/data:ro", "tiny").strip()
+    assert run("exec", "reader", "--", "cat", "/data/note") == "kept\n"
+    row = run("volume", "ls").splitlines()[1].split()
+    assert row[:2] == [vo, "data"] and "1" in row
+    assert json.loads(run("volume", "show", "data"))["readers"] == 1 and own.get(box)["volumes"] == [at(vo, "/data", True)]
+    assert "expected NAME:PATH" in run("create", "--volume", "data:/x:rw", "tiny", code=2)
+    assert "no volume" in run("create", "--volume", "other:/x", "tiny", code=4)
+    run("rm", "reader")
+    run("volume", "rm", "data")
+    gone(own)
 
 
 def test_a_token_has_no_volumes(own):
