@@ -10,7 +10,9 @@
  *	admission.c      admit a request: Host, Origin, rates
  *	authenticate.c   identify the caller: keys, tokens, JWTs
  *	route.c          forward a request to a sandbox or to control
- *	mcp-forward.c    forward /mcp to cay-mcp, which calls back
+ *	face.c           programs that the edge forwards to, and that call back
+ *	mcp-forward.c    forward /mcp to cay-mcp
+ *	e2b-forward.c    forward /e2b to cay-e2b
  *	edge-preview.c   ports of sandboxes: below a path, and on hosts of their own
  *	known-jwt.c      JWTs that were verified before
  *	signature-budget.h time for verifying others
@@ -36,6 +38,7 @@
 #include "base/log.h"
 #include "edge/control-state.h"
 #include "edge/counters.h"
+#include "edge/face.h"
 #include "edge/known-jwt.h"
 #include "edge/live-request.h"
 #include "edge/load-shed.h"
@@ -82,12 +85,7 @@ struct edge {
 	unsigned n_listen_fds;
 	char addresses[EDGE_LISTENERS][64]; /* of edge.listen, as in a Host header */
 	struct edge_attach *attaches;
-	/* cay-mcp (NULL: not configured), and the socket it calls back on */
-	struct upstream_pool *mcp;
-	unsigned mcp_slot;
-	int mcp_callback_fd;
-	struct server_conf mcp_callback_conf;
-	struct server *mcp_callback_server;
+	struct edge_face faces[FACES];
 	bool draining;
 };
 
@@ -138,10 +136,9 @@ bool route_check_sandbox(struct edge *e, struct request *rq, const struct contro
 			 unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
-/* mcp-forward.c: the handler of /mcp; open cay-mcp's socket, and serve its calls back. */
+/* mcp-forward.c, e2b-forward.c: the handlers of /mcp and of what is below /e2b/. */
 request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
-[[nodiscard]] int mcp_forward_open(struct edge *e, struct cay_err *err);
-[[nodiscard]] int mcp_callback_serve(struct edge *e, struct cay_err *err);
+request_fn *e2b_forward_find_handler(struct request *rq, void *arg);
 
 /* edge-preview.c: the handler of previews; read edge.previews at start. */
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);

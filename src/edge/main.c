@@ -126,8 +126,8 @@ static unsigned edge_max_conns(const struct edge *e)
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
 	most = (lim.rlim_cur > 512 ? lim.rlim_cur - 256 : 256) / 3;
 	most = most < e->settings.edge_conns ? most : e->settings.edge_conns;
-	return (unsigned)(most / (e->n_listen_fds +
-				  (e->mcp ? 1 : 0))); /* cay-mcp's calls back need a listener */
+	/* what the faces call back needs a listener each */
+	return (unsigned)(most / (e->n_listen_fds + faces_count(e)));
 }
 
 static void on_edge_loop_round(uv_prepare_t *p)
@@ -177,7 +177,7 @@ static int edge_start_servers(struct edge *e, struct cay_err *err)
 	for (; e->n_servers < e->n_listen_fds && r >= 0; e->n_servers += r >= 0)
 		r = server_start(&e->loop, e->listen_fds[e->n_servers], &e->conf,
 				 &e->servers[e->n_servers], err);
-	return r < 0 ? r : mcp_callback_serve(e, err);
+	return r < 0 ? r : faces_serve(e, err);
 }
 
 static int edge_read_jwks(struct edge *e, struct cay_err *err)
@@ -246,7 +246,7 @@ static int edge_start(struct edge *e, struct cay_err *err)
 		return cay_no_memory(err);
 	r = edge_preview_open(e, err);
 	if (r >= 0)
-		r = mcp_forward_open(e, err);
+		r = faces_open(e, err);
 	if (r >= 0)
 		r = control_feed_start(e, err);
 	if (r >= 0)
@@ -263,7 +263,7 @@ static void edge_drain(void *arg)
 
 	for (unsigned i = 0; i < e->n_servers; i++)
 		server_drain(e->servers[i]);
-	/* cay-mcp's socket stays open: requests in progress still call back */
+	/* the sockets of the faces stay open: requests in progress still call back */
 	edge_attach_drain_all(e);
 }
 

@@ -39,7 +39,7 @@ static void on_mcp_request_body(struct request *rq, struct slice bytes)
 {
 	struct mcp_request *v = rq->data;
 
-	bool late = uv_now(&v->mcp->loop) - v->arrived_ms > BODY_MS;
+	bool late = uv_now(&v->mcp->face.loop) - v->arrived_ms > BODY_MS;
 
 	if (!late && buf_append(&v->body, bytes.p, bytes.n) >= 0)
 		return;
@@ -95,24 +95,15 @@ static int mcp_request_read_query(struct mcp_request *v, struct request *rq, str
 	return 0;
 }
 
-/* Headers of the edge: the caller, the edge's number and its host name. */
 static int mcp_request_read_headers(struct mcp_request *v, struct request *rq, struct cay_err *err)
 {
-	const struct http_head *h = rq->head;
-	struct slice session = http_header_find(h, "mcp-session-id");
-	struct slice host = http_header_find(h, MCP_HOST_HEADER);
-	uint64_t edge;
+	struct slice session = http_header_find(rq->head, "mcp-session-id");
+	int r = face_read_headers(rq, &v->run.actor, &v->edge, &v->host, err);
 
-	if (!v->n_auth || actor_parse(http_header_find(h, ACTOR_HEADER), &v->run.actor) < 0 ||
-	    str_parse_u64(http_header_find(h, MCP_EDGE_HEADER), 0, MCP_EDGES - 1, &edge) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "not a request of an edge");
+	if (r < 0)
+		return r;
 	if (!v->run.group && v->run.actor.group[0])
 		v->run.group = v->run.actor.group;
-	v->edge = (unsigned)edge;
-	/* an older edge does not send it */
-	v->host = host.n ? arena_strndup(&rq->arena, host.p, host.n) : "localhost";
-	if (!v->host)
-		return cay_no_memory(err);
 	if (session.n == MCP_SESSION_LEN)
 		memcpy(v->session, session.p, session.n);
 	return 0;
@@ -144,7 +135,7 @@ static struct mcp_request *mcp_request_create(struct mcp *m, struct request *rq)
 	v->mcp = m;
 	v->rq = rq;
 	v->body = BUF_INIT(RPC_BYTES);
-	v->arrived_ms = uv_now(&m->loop);
+	v->arrived_ms = uv_now(&m->face.loop);
 	v->accepts_stream = http_accepts_media_type(rq->head, MCP_STREAM);
 	v->n_auth = auth.n;
 	memcpy(v->auth, auth.p ? auth.p : "", auth.n);

@@ -4,7 +4,7 @@
 /*
  * mcp - the MCP endpoint for models, without any authority of its own
  *
- *	main.c          start, listen, drain
+ *	main.c          start
  *	mcp-listener.c  a request of an edge: its caller, its body
  *	methods.c       the methods of MCP
  *	tool-call.c     a tool call: calls of operations, progress
@@ -15,35 +15,23 @@
  *
  * Each of the first five calls only those below it.
  *
- * An edge checks Host, Origin and credential, and forwards the request together with that
- * credential.  Everything a tool does is a request to the same edge with the same credential:
- * nothing can be done here that could not be done there, and an attacker in control of this
- * program has the data that passes through it and no more (docs/adr/0048).
+ * Start, confinement and the way to the edges are those of every face (face/face.h).
  */
 #include <uv.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "face/face.h"
 #include "mcp/mcp-rpc.h"
 #include "mcp/tool-run.h"
 #include "net/client-call.h"
 #include "net/server.h"
 
-#define MCP_EDGES 64
 #define MCP_STREAM "text/event-stream"
 #define MCP_SESSION_LEN 32
-#define MCP_EDGE_HEADER "cay-back"
-#define MCP_HOST_HEADER "cay-host"
 
 struct mcp {
-	struct settings settings;
-	struct log log;
-	uv_loop_t loop;
-	struct server_conf conf;
-	struct server *server;
-	struct upstream_pool *edges[MCP_EDGES]; /* NULL: not connected yet */
-	struct mcp_request *requests;           /* in progress */
-	uv_timer_t progress_timer;              /* runs while a request waits for progress */
+	struct face face;
+	struct mcp_request *requests; /* in progress */
+	uv_timer_t progress_timer;    /* runs while a request waits for progress */
 	struct told_ends told;
 };
 

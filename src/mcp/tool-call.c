@@ -6,8 +6,6 @@
 
 #define HEAD_MAX KIB(16)
 #define REQUEST_MAX MIB(2)
-#define KEPT_MAX 32
-#define KEPT_MS 30000 /* an edge closes idle connections after 60 s */
 #define TICK_MS 50
 #define TICK_FIRST_MS 100
 #define TICK_MAX_MS 5000
@@ -80,20 +78,6 @@ static void tool_call_finish(struct mcp_request *v, const struct cay_err *failed
 	mcp_request_reply(v, r < 0 ? 500 : 200, r < 0 ? NULL : &b);
 }
 
-static struct upstream_pool *tool_call_open_edge(struct mcp_request *v, struct cay_err *err)
-{
-	struct mcp *m = v->mcp;
-	struct upstream_pool **u = &m->edges[v->edge];
-	char path[108];
-	int n = snprintf(path, sizeof(path), "%s/edge-%u.sock", m->settings.mcp_dir, v->edge);
-
-	if (!*u && n > 0 && n < (int)sizeof(path))
-		*u = upstream_pool_new(&m->loop, path, KEPT_MAX, KEPT_MS);
-	if (!*u)
-		(void)cay_no_memory(err);
-	return *u;
-}
-
 static int tool_call_write_head(struct mcp_request *v, const struct buf *target, size_t length,
 				struct buf *b)
 {
@@ -143,7 +127,7 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	r = tool_run_write_request(&v->run, &target, &body, err);
 	if (r < 0)
 		return r;
-	conf.upstream = tool_call_open_edge(v, err);
+	conf.upstream = face_open_edge(&v->mcp->face, v->edge, err);
 	if (!conf.upstream)
 		return -ENOMEM;
 	if (tool_call_write_head(v, &target, body.len, &head) < 0)
@@ -247,7 +231,7 @@ static void tool_call_send_progress(struct mcp_request *v, uint64_t now)
 static void on_tool_call_progress_timer(uv_timer_t *t)
 {
 	struct mcp *m = t->data;
-	uint64_t now = uv_now(&m->loop);
+	uint64_t now = uv_now(&m->face.loop);
 	bool any = false;
 
 	for (struct mcp_request *v = m->requests; v; v = v->next) {
@@ -267,7 +251,7 @@ void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *ar
 	int r = 0;
 
 	run->tool = t;
-	run->settings = &v->mcp->settings;
+	run->settings = &v->mcp->face.settings;
 	run->told = &v->mcp->told;
 	run->arena = ARENA_INIT(RUN_POOL);
 	if (!tool_is_allowed(t, &run->actor))

@@ -12,6 +12,7 @@ import socket
 import threading
 
 import cay
+import face_world
 import shell_fixtures
 import world
 
@@ -21,34 +22,14 @@ META = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
 
 
-class McpWorld(world.World):
-    def __init__(self, build, env=None, edges=1, program="cay-mcp"):
-        super().__init__(build, env, edges)
-        self.meet = pathlib.Path(f"/run/{self.name}-mcp")
-        self.env.update({"CAY_MCP_RUN": str(self.meet), "CAY_MCP_IMAGE": "tiny"})
-        self.programs["mcp"] = pathlib.Path(build).resolve() / "src/mcp" / program
+class McpWorld(face_world.FaceWorld):
+    face, uid = "mcp", MCP_UID
 
-    def start(self):
-        """The directory is a package's to make: cay-mcp's, and its group is the edges'."""
-        self.meet.mkdir(mode=0o770)
-        os.chown(self.meet, MCP_UID, MCP_UID)
-        self.meet.chmod(0o770)
-        super().start()
-        self.start_mcp()
+    def __init__(self, build, env=None, edges=1, program="cay-mcp"):
+        super().__init__(build, {"CAY_MCP_IMAGE": "tiny", **(env or {})}, edges, program)
 
     def start_mcp(self):
-        self._spawn("cay-mcp", self.programs["mcp"], user=MCP_UID, group=MCP_UID, extra_groups=[])
-        self._up("cay-mcp")
-
-    def edge_groups(self):
-        return [*super().edge_groups(), MCP_UID]
-
-    def stop(self):
-        if "cay-mcp" in self.daemons:
-            self.daemons["cay-mcp"].kill()
-            self.daemons["cay-mcp"].wait()
-        super().stop()
-        shutil.rmtree(self.meet, ignore_errors=True)
+        self.start_face()
 
     def client(self, credential=None, query="", modern=True):
         return Client(self.port, self.operator_key() if credential is None else credential, query, modern)

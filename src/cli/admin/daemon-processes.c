@@ -60,7 +60,7 @@ int daemon_processes_count(struct daemon_processes ret[static DAEMON_NUM])
 		[DAEMON_CAYD] = { "cayd" },         [DAEMON_KEEPER] = { "cay-keeper" },
 		[DAEMON_EDGE] = { "cay-edge" },     [DAEMON_MCP] = { "cay-mcp" },
 		[DAEMON_PULL] = { "cay-pull" },     [DAEMON_EGRESS] = { "cay-egress" },
-		[DAEMON_BROKER] = { "cay-broker" },
+		[DAEMON_BROKER] = { "cay-broker" }, [DAEMON_E2B] = { "cay-e2b" },
 	};
 	const struct dirent *entry;
 	DIR *proc;

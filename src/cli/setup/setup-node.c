@@ -16,7 +16,7 @@
 #define CONF_NAME "cay.conf"
 #define CONF_PATH CONF_DIR "/" CONF_NAME
 #define UP_MS 60000
-#define UNITS_MAX 7
+#define UNITS_MAX 8
 
 int setup_root_check(struct setup *s, struct cay_err *err)
 {
@@ -80,7 +80,7 @@ static bool setup_user_exists(const char *user)
 }
 
 /* Users of the daemons; NULL: control.user of cay.conf. */
-static const char *const users[] = { NULL,       "cay-edge",   "cay-mcp",
+static const char *const users[] = { NULL,       "cay-edge",   "cay-mcp",   "cay-e2b",
 				     "cay-pull", "cay-egress", "cay-broker" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
@@ -218,6 +218,7 @@ static size_t setup_units_find(const char **ret, size_t max)
 		{ "cayd.service", "cayd.service" },
 		{ "cay-edge@.service", "cay-edge@1.service" },
 		{ "cay-mcp.service", "cay-mcp.service" },
+		{ "cay-e2b.service", "cay-e2b.service" },
 	};
 	static const char *const dirs[] = { "/etc/systemd/system", "/usr/lib/systemd/system",
 					    "/usr/local/lib/systemd/system" };
@@ -247,6 +248,14 @@ static int setup_start_command_add(struct setup *s, const struct buf *line)
 	return 0;
 }
 
+static int setup_start_directory(struct setup *s, const char *user, const char *dir)
+{
+	auto_buf line = BUF_INIT(KIB(1));
+	int r = buf_printf(&line, "install -d -m 0770 -o %s -g %s %s", user, user, dir);
+
+	return r < 0 ? r : setup_start_command_add(s, &line);
+}
+
 /* The commands that replace the units on a machine without systemd. */
 static int setup_start_commands_list(struct setup *s)
 {
@@ -259,16 +268,15 @@ static int setup_start_commands_list(struct setup *s)
 		{ "cay-broker", "cay-broker", NULL },
 		{ "cayd", NULL, NULL },
 		{ "cay-mcp", "cay-mcp", NULL },
-		{ "cay-edge", "cay-edge", "cay-mcp" },
+		{ "cay-e2b", "cay-e2b", NULL },
+		{ "cay-edge", "cay-edge", "cay-mcp,cay-e2b" },
 	};
 	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
-	auto_buf place = BUF_INIT(KIB(1));
 	int dir = (int)(strrchr(init, '/') - init);
-	int r = buf_printf(&place, "install -d -m 0770 -o cay-mcp -g cay-mcp %s",
-			   s->cli->settings.mcp_dir);
+	int r = setup_start_directory(s, "cay-mcp", s->cli->settings.mcp_dir);
 
 	if (r >= 0)
-		r = setup_start_command_add(s, &place);
+		r = setup_start_directory(s, "cay-e2b", s->cli->settings.e2b_dir);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(rows); i++) {
 		const char *user = rows[i].user ? rows[i].user : control;
 		auto_buf line = BUF_INIT(KIB(8));

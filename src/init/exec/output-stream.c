@@ -494,6 +494,7 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 {
 	struct output_stream *s = arg;
 	struct request *rq = s->rq;
+	char pid[12];
 	struct exec_info reply;
 
 	if (err) {
@@ -503,6 +504,8 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 	}
 	/* it fits: the reply's headers have room for several ids */
 	(void)request_add_reply_header(rq, "Cay-Exec", exec->name);
+	if (snprintf(pid, sizeof(pid), "%d", (int)exec->first_pid) > 0)
+		(void)request_add_reply_header(rq, "Cay-Pid", pid);
 	if (s->detached) {
 		output_stream_free(s);
 		exec_describe(exec, &reply);

@@ -6,6 +6,7 @@
 #include <openssl/sha.h>
 
 #include "text/base64.h"
+#include "text/hex.h"
 
 #define DIGITS "0123456789abcdefghjkmnpqrstvwxyz"
 static const char mark[] = { 'c', 'a', 'y', '_' };
@@ -56,6 +57,20 @@ static bool key_secret_is_valid(const char *p)
 	OPENSSL_cleanse(bytes, sizeof(bytes));
 	OPENSSL_cleanse(text, sizeof(text));
 	return good;
+}
+
+int key_from_e2b(struct slice text, char ret[static KEY_TEXT_LEN + 1])
+{
+	uint8_t bytes[KEY_PREFIX_BYTES + KEY_SECRET_BYTES];
+	char prefix[KEY_PREFIX_LEN + 1];
+
+	if (text.n != KEY_E2B_LEN || memcmp(text.p, "e2b_", 4) != 0 ||
+	    hex_decode(text.p + 4, text.n - 4, bytes, sizeof(bytes)) < 0)
+		return -EINVAL;
+	key_prefix_format(bytes, prefix);
+	key_format(prefix, bytes + KEY_PREFIX_BYTES, ret);
+	explicit_bzero(bytes, sizeof(bytes));
+	return 0;
 }
 
 int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1])

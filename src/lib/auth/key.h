@@ -25,6 +25,10 @@ void key_prefix_format(const uint8_t random[static KEY_PREFIX_BYTES],
 		       char ret[static KEY_PREFIX_LEN + 1]);
 void key_format(const char prefix[static KEY_PREFIX_LEN],
 		const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1]);
+/* The spelling for clients that insist on a key of E2B: e2b_ and, in hex, the bytes of the prefix
+ * and those of the secret.  -EINVAL. */
+#define KEY_E2B_LEN (4 + 2 * (KEY_PREFIX_BYTES + KEY_SECRET_BYTES))
+[[nodiscard]] int key_from_e2b(struct slice text, char ret[static KEY_TEXT_LEN + 1]);
 /* -EINVAL unless it is a key; ret is touched only then. */
 [[nodiscard]] int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1]);
 void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN]);

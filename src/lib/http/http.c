@@ -402,10 +402,28 @@ static int http_take_known_header(struct http_parser *p, const struct http_heade
 	return 0;
 }
 
+/* The SDKs of E2B send these with every request.  With '-' for '_' they mean nothing to any program
+ * either, so nothing is lost, and nothing confused, when they are removed (docs/adr/0129). */
+static bool http_header_is_telemetry(struct slice name)
+{
+	static const char *const names[] = { "lang_version", "package_version", "sdk_runtime" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (http_equals_nocase(name, names[i]))
+			return true;
+	return false;
+}
+
 static int http_take_headers(struct http_parser *p, struct cay_err *err)
 {
+	size_t kept = 0, n = p->head.n_headers;
 	int r = 0;
 
+	for (size_t i = 0; i < n && p->kind == HTTP_KIND_REQUEST; i++)
+		if (!http_header_is_telemetry(p->head.headers[i].name))
+			p->head.headers[kept++] = p->head.headers[i];
+	if (p->kind == HTTP_KIND_REQUEST)
+		p->head.n_headers = kept;
 	for (size_t i = 0; i < p->head.n_headers && r >= 0; i++) {
 		const struct http_header *h = &p->head.headers[i];
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/client-call.h"
 
+#include <stdio.h>
+
 #define IN_MAX (2 * CONN_READ)
+#define MORE_MARK KIB(64)
 
 struct client_call {
 	struct conn *conn; /* NULL once it is returned to the pool or closed */
@@ -12,7 +15,11 @@ struct client_call {
 	bool closing, got_bytes;
 	struct buf retry_request; /* the request, while it may be retried */
 	struct buf in, body;
+	bool stopped; /* by a piece */
+	bool sending; /* the last chunk of the request is to come */
+	bool (*piece)(void *arg, const struct http_head *head, struct slice bytes);
 	bool (*received)(void *arg, size_t held);
+	void (*drain)(void *arg);
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
 	void *arg;
@@ -80,11 +87,19 @@ static void on_client_call_timeout(uv_timer_t *t)
 /* The reply is complete; a connection with bytes after it is not reused. */
 static void client_call_complete(struct client_call *c, size_t excess)
 {
-	if (c->http.head.keep_alive && !excess && !conn_queued_bytes(c->conn)) {
+	if (c->http.head.keep_alive && !excess && !c->sending && !conn_queued_bytes(c->conn)) {
 		upstream_pool_return(c->upstream, cay_take(c->conn));
 		c->open--;
 	}
 	client_call_finish(c, &c->http.head, NULL);
+}
+
+static bool client_call_pass_piece(struct client_call *c, struct slice bytes)
+{
+	c->stopped = c->piece(c->arg, &c->http.head, bytes);
+	if (c->stopped && !c->closing)
+		conn_set_reading(c->conn, false);
+	return !c->closing && !c->stopped;
 }
 
 /* Returns false when nothing more can be done now. */
@@ -102,8 +117,11 @@ static bool client_call_parse_next(struct client_call *c, struct slice *in)
 	case HTTP_MORE:
 		return false;
 	case HTTP_HEAD_DONE:
-		return true;
+		return !c->piece || c->http.head.status >= 400 ||
+		       client_call_pass_piece(c, (struct slice){});
 	case HTTP_BODY:
+		if (c->piece && c->http.head.status < 400)
+			return client_call_pass_piece(c, body);
 		if (buf_append(&c->body, body.p, body.n) < 0)
 			client_call_fail(c, CAY_E_TOO_LARGE, "the reply is too large");
 		else if (c->received && !c->received(c->arg, c->body.len))
@@ -117,21 +135,57 @@ static bool client_call_parse_next(struct client_call *c, struct slice *in)
 	return false;
 }
 
+static void client_call_parse(struct client_call *c)
+{
+	struct slice in = { c->in.data, c->in.len };
+
+	while (!c->closing && client_call_parse_next(c, &in))
+		;
+	if (!c->closing)
+		buf_consume(&c->in, c->in.len - in.n);
+}
+
 static void on_client_call_read(struct conn *conn, struct slice bytes)
 {
 	struct client_call *c = conn_data(conn);
-	struct slice in;
 
 	c->got_bytes = true;
 	if (buf_append(&c->in, bytes.p, bytes.n) < 0) {
 		client_call_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	in = (struct slice){ c->in.data, c->in.len };
-	while (!c->closing && client_call_parse_next(c, &in))
-		;
-	if (!c->closing)
-		buf_consume(&c->in, c->in.len - in.n);
+	client_call_parse(c);
+}
+
+void client_call_resume(struct client_call *c)
+{
+	if (!c->stopped || c->closing)
+		return;
+	c->stopped = false;
+	conn_set_reading(c->conn, true);
+	client_call_parse(c);
+}
+
+bool client_call_write(struct client_call *c, struct slice bytes)
+{
+	char head[32], tail[] = "\r\n";
+	int n = snprintf(head, sizeof(head), "%zx\r\n", bytes.n);
+	uv_buf_t v[3] = { uv_buf_init(head, n > 0 ? (unsigned)n : 0),
+			  uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n),
+			  uv_buf_init(tail, 2) };
+
+	c->sending = bytes.n;
+	/* a program may reply without reading the whole body; its reply counts */
+	(void)conn_write(c->conn, v, 3);
+	return conn_queued_bytes(c->conn) > MORE_MARK;
+}
+
+static void on_client_call_sent(struct conn *conn)
+{
+	struct client_call *c = conn_data(conn);
+
+	if (c->drain && !c->closing && conn_queued_bytes(conn) <= MORE_MARK / 2)
+		c->drain(c->arg);
 }
 
 static int client_call_connect_and_send(struct client_call *c, bool fresh, struct slice head,
@@ -160,10 +214,12 @@ static int client_call_connect_and_send(struct client_call *c, bool fresh, struc
 {
 	static const struct conn_events events = { .read = on_client_call_read,
 						   .end = on_client_call_conn_end,
+						   .sent = on_client_call_sent,
+						   .stuck = on_client_call_sent,
 						   .closed = on_client_call_conn_closed };
 	struct conn_conf conf = { .events = &events,
 				  .data = c,
-				  .out_max = head.n + body.n + CONN_READ };
+				  .out_max = head.n + body.n + MORE_MARK + 2 * CONN_READ };
 	uv_buf_t v[2] = { uv_buf_init((char *)(uintptr_t)head.p, (unsigned)head.n),
 			  uv_buf_init((char *)(uintptr_t)body.p, (unsigned)body.n) };
 	bool kept = false;
@@ -194,6 +250,9 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 	c->open = 1;
 	c->in = BUF_INIT(IN_MAX);
 	c->received = conf->received;
+	c->piece = conf->piece;
+	c->sending = conf->more;
+	c->drain = conf->drain;
 	c->body = BUF_INIT(conf->answer_max);
 	c->done = conf->done;
 	c->arg = conf->arg;

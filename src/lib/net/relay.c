@@ -36,9 +36,11 @@ static const struct relay_header_rule relay_request_headers[] = {
 static const struct relay_header_rule relay_reply_headers[] = {
 	{ "cay-exec", "Cay-Exec", false },
 	{ "cay-offset", "Cay-Offset", false },
+	{ "cay-pid", "Cay-Pid", false },
 	{ "allow", "Allow", false },
 	{ "content-range", "Content-Range", false },
 	{ "mcp-session-id", "Mcp-Session-Id", false },
+	{ "x-next-token", "X-Next-Token", false },
 	{ "retry-after", "Retry-After", false },
 	{ "sec-websocket-accept", "Sec-WebSocket-Accept", true },
 	{ "sec-websocket-protocol", "Sec-WebSocket-Protocol", true },

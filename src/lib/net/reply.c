@@ -266,7 +266,10 @@ void server_conn_reply_error(struct server_conn *c, const struct cay_err *err, u
 		c->conf->broken(&c->rq, err, c->conf->arg);
 	if (methods.len)
 		(void)request_add_reply_header(&c->rq, "Allow", buf_str(&methods));
-	error_body_write(err, c->rq.id, NULL, &w);
+	if (c->rq.write_error)
+		c->rq.write_error(err, &w);
+	else
+		error_body_write(err, c->rq.id, NULL, &w);
 	if (jw_finish(&w) < 0 || buf_putc(&body, '\n') < 0) {
 		c->reply_finished = true;
 		server_conn_close(c);

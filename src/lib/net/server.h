@@ -25,6 +25,7 @@
 #include <uv.h>
 
 #include "base/arena.h"
+#include "base/jsonw.h"
 #include "http/http.h"
 #include "net/conn.h"
 #include "ops/actor.h"
@@ -69,6 +70,8 @@ struct request {
 	bool mark;
 	void *record;
 	enum blame blame; /* of the error it was refused with */
+	/* The JSON of an error, for a client that expects another form; NULL: Cay's. */
+	void (*write_error)(const struct cay_err *err, struct jw *w);
 };
 
 typedef void request_fn(struct request *rq, void *arg);

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "e2b/e2b.h"
+
+#define KEEPALIVE_MS 5000
+#define KEEPALIVE_TICK_MS 1000
+#define EVENT_MAX MIB(12) /* of results, with their escapes */
+#define RESULTS_MAX MIB(8)
+
+/* The members of a result, by MIME type.  Others are in `extra`. */
+static const struct {
+	const char *type, *name;
+	bool json;
+} code_types[] = {
+	{ "text/plain", "text", false },
+	{ "text/html", "html", false },
+	{ "text/markdown", "markdown", false },
+	{ "image/svg+xml", "svg", false },
+	{ "image/png", "png", false },
+	{ "image/jpeg", "jpeg", false },
+	{ "application/pdf", "pdf", false },
+	{ "text/latex", "latex", false },
+	{ "application/json", "json", true },
+	{ "application/javascript", "javascript", false },
+	{ "application/vnd.cay.data+json", "data", true },
+	{ "application/vnd.cay.chart+json", "chart", true },
+};
+
+static const struct json_limits code_limits = { EVENT_MAX, 24, 200000 };
+
+/* One line of the stream, in ASCII: the SDK for JavaScript decodes each piece of it by itself. */
+static bool code_send(struct e2b_request *v, json_t *line)
+{
+	char *text = line ? json_dumps(line, JSON_ENSURE_ASCII | JSON_COMPACT) : NULL;
+	bool full = false;
+
+	json_decref(line);
+	if (!v->rq || !text) {
+		free(text);
+		return false;
+	}
+	v->written_ms = uv_now(&v->door->face.loop);
+	(void)request_write_stream(v->rq, text, strlen(text));
+	full = request_write_stream(v->rq, "\n", 1);
+	free(text);
+	return full;
+}
+
+/* E2B removes one pair of quotes around a text. */
+static json_t *code_result_text(const json_t *value)
+{
+	const char *s = json_string_value(value);
+	size_t n = s ? strlen(s) : 0;
+
+	if (n >= 2 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0])
+		return json_stringn(s + 1, n - 2);
+	return json_incref((json_t *)(uintptr_t)value);
+}
+
+static json_t *code_result(const json_t *result)
+{
+	json_t *line = json_pack("{s:s,s:b}", "type", "result", "is_main_result",
+				 json_is_true(json_object_get(result, "main")));
+	json_t *extra = json_object(), *value;
+	const char *type;
+
+	json_object_foreach (json_object_get(result, "data"), type, value) {
+		const char *s = json_string_value(value);
+		size_t i = 0;
+
+		while (i < ARRAY_SIZE(code_types) && !str_eq(code_types[i].type, type))
+			i++;
+		if (i == ARRAY_SIZE(code_types)) {
+			(void)json_object_set(extra, type, value);
+		} else if (code_types[i].json && s) {
+			json_t *parsed = NULL;
+
+			if (json_parse(slice_of(s), &code_limits, &parsed, NULL) >= 0)
+				(void)json_object_set_new(line, code_types[i].name, parsed);
+		} else {
+			(void)json_object_set_new(line, code_types[i].name,
+						  i ? json_incref(value) : code_result_text(value));
+		}
+	}
+	if (json_object_size(extra))
+		(void)json_object_set(line, "extra", extra);
+	json_decref(extra);
+	return line;
+}
+
+static json_t *code_error(const json_t *exception)
+{
+	const json_t *lines = json_object_get(exception, "traceback");
+	auto_buf text = BUF_INIT(MIB(1));
+	json_t *row;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)lines, i, row)(void) buf_printf(
+		&text, "%s%s", i ? "\n" : "", json_string_value(row) ? json_string_value(row) : "");
+	return json_pack("{s:s,s:O,s:O,s:s}", "type", "error", "name",
+			 json_object_get(exception, "name"), "value",
+			 json_object_get(exception, "value"), "traceback", buf_str(&text));
+}
+
+/* A line of the kernel's events: {"result": ...}, {"exception": ...}, {"execution_count": ...} */
+static bool code_take_event(struct e2b_request *v, struct slice line)
+{
+	json_t *event = NULL;
+	const json_t *m;
+	bool full = false;
+
+	if (json_parse(line, &code_limits, &event, NULL) < 0)
+		return false;
+	if ((m = json_object_get(event, "result")))
+		full = code_send(v, code_result(m));
+	else if ((m = json_object_get(event, "exception")))
+		full = code_send(v, code_error(m));
+	else if ((m = json_object_get(event, "execution_count")))
+		full = code_send(v, json_pack("{s:s,s:O}", "type", "number_of_executions",
+					      "execution_count", m));
+	json_decref(event);
+	return full;
+}
+
+static bool code_take_events(struct e2b_request *v, const uint8_t *p, size_t n)
+{
+	bool full = false;
+	char *end;
+
+	if (buf_append(&v->line, p, n) < 0) { /* a result too large to pass on is left out */
+		buf_clear(&v->line);
+		return false;
+	}
+	while (v->line.len && (end = memchr(v->line.data, '\n', v->line.len))) {
+		size_t len = (size_t)(end - v->line.data);
+
+		full |= code_take_event(v, (struct slice){ v->line.data, len });
+		buf_consume(&v->line, len + 1);
+	}
+	return full;
+}
+
+/* Output may end in the middle of a character: that part waits for the rest. */
+static size_t code_whole_characters(const char *p, size_t n)
+{
+	for (size_t back = 1; back <= 3 && back <= n; back++) {
+		unsigned char c = (unsigned char)p[n - back];
+		size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+
+		if ((c & 0xc0) != 0x80)
+			return need > back ? n - back : n;
+	}
+	return n;
+}
+
+static bool code_send_text(struct e2b_request *v, const char *stream, const char *p, size_t n)
+{
+	auto_buf b = BUF_INIT(MIB(1));
+	struct jw w = jw_to(&b);
+	char at[CLK_TEXT_LEN + 1];
+	json_t *text = NULL;
+	bool full;
+
+	jw_array_begin(&w, NULL);
+	jw_slice(&w, NULL, (struct slice){ p, n }); /* U+FFFD for what is not UTF-8 */
+	jw_end(&w);
+	if (jw_finish(&w) < 0 ||
+	    json_parse((struct slice){ b.data, b.len }, &code_limits, &text, NULL) < 0)
+		return false;
+	clk_format_rfc3339(clk_wall_ns(&clk_system), at);
+	full = code_send(v, json_pack("{s:s,s:O,s:s}", "type", stream, "text",
+				      json_array_get(text, 0), "timestamp", at));
+	json_decref(text);
+	return full;
+}
+
+static bool code_take_output(struct e2b_request *v, unsigned which, const uint8_t *p, size_t n)
+{
+	static const char *const names[] = { "stdout", "stderr" };
+	struct buf *held = &v->held[which];
+	size_t whole;
+	bool full = false;
+
+	if (buf_append(held, p, n) < 0)
+		return false;
+	whole = code_whole_characters(held->data, held->len);
+	if (whole)
+		full = code_send_text(v, names[which], held->data, whole);
+	buf_consume(held, whole);
+	return full;
+}
+
+static bool code_take_item(struct e2b_request *v, const struct frame_reader_item *item)
+{
+	if (item->event == STREAM_END)
+		(void)json_parse((struct slice){ (const char *)item->p, item->n }, &code_limits,
+				 &v->kept, NULL);
+	if (item->event != STREAM_DATA)
+		return false;
+	return item->stream == FRAME_EVENTS
+		       ? code_take_events(v, item->p, item->n)
+		       : code_take_output(v, item->stream == FRAME_STDERR, item->p, item->n);
+}
+
+static void code_begin(struct e2b_request *v)
+{
+	v->begun = true;
+	v->written_ms = uv_now(&v->door->face.loop);
+	v->keepalive_ms = KEEPALIVE_MS;
+	request_start_stream(v->rq, 200, "application/json", REQUEST_LENGTH_UNKNOWN);
+	(void)uv_timer_start(&v->door->keepalive_timer, on_e2b_keepalive, KEEPALIVE_TICK_MS,
+			     KEEPALIVE_TICK_MS);
+}
+
+static bool on_code_piece(void *arg, const struct http_head *, struct slice bytes)
+{
+	struct e2b_request *v = arg;
+	bool full = false;
+
+	if (!v->begun)
+		code_begin(v);
+	while (bytes.n) {
+		struct frame_reader_item item;
+		ssize_t n = frame_reader_feed(&v->frames, (const uint8_t *)bytes.p, bytes.n, &item);
+
+		if (n < 0)
+			return false; /* it has no end then */
+		full |= code_take_item(v, &item);
+		bytes = (struct slice){ bytes.p + n, bytes.n - (size_t)n };
+	}
+	return full;
+}
+
+/* An end without an exception that stopped the code: E2B shows it as one. */
+static void code_send_end(struct e2b_request *v)
+{
+	const char *reason = json_string_value(json_object_get(v->kept, "reason"));
+
+	if (reason && !str_eq(reason, "exit"))
+		(void)code_send(
+			v, json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name",
+				     str_eq(reason, "timeout") ? "TimeoutError" : "KernelStopped",
+				     "value", reason, "traceback", reason));
+	(void)code_send(v, json_pack("{s:s}", "type", "end_of_execution"));
+}
+
+static void on_code_done(void *arg, const struct http_head *head, struct slice body,
+			 const struct cay_err *err)
+{
+	struct e2b_request *v = arg;
+	struct request *rq = v->rq;
+
+	if (!head || head->status >= 400) {
+		e2b_take_answer(v, head, body, err);
+		return;
+	}
+	v->call = NULL;
+	if (!v->kept) {
+		e2b_refuse(v, CAY_E_UNAVAILABLE, "the stream of the run was interrupted");
+		return;
+	}
+	code_send_end(v);
+	e2b_request_free(v);
+	request_end_stream(rq);
+}
+
+/* E2B's names of languages. */
+static const char *code_language(const json_t *body)
+{
+	const char *s = json_string_value(json_object_get(body, "language"));
+
+	if (!s)
+		return "python";
+	return str_eq(s, "js") || str_eq(s, "javascript") ? "node" : s;
+}
+
+static void code_run(struct e2b_request *v, enum op_id op, json_t *members)
+{
+	static const struct e2b_transfer how = { .accept = FRAME_MEDIA_TYPE,
+						 .piece = on_code_piece,
+						 .done = on_code_done };
+	json_t *env = json_object_get(v->json, "env_vars");
+	struct cay_err err = {};
+
+	v->frames = frame_reader_create(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR) |
+					STREAM_BIT(FRAME_EVENTS));
+	/* a kernel's streams go on over all its runs */
+	v->frames.unplaced = v->frames.allowed;
+	if (json_object_size(env))
+		(void)json_object_set(members, "env", env);
+	if (e2b_transfer(v, op, members, &how, &err) < 0)
+		e2b_fail(v, &err);
+}
+
+void e2b_code_execute(struct e2b_request *v)
+{
+	const char *context = json_string_value(json_object_get(v->json, "context_id"));
+	json_t *code = json_object_get(v->json, "code");
+	bool language = json_is_string(json_object_get(v->json, "language"));
+
+	if (!json_is_string(code))
+		e2b_refuse(v, CAY_E_INVALID, "code is missing");
+	else if (context && language)
+		e2b_refuse(v, CAY_E_INVALID, "Only one of context_id or language can be provided");
+	else if (context)
+		code_run(v, OP_KERNEL_RUN,
+			 json_pack("{s:s,s:O,s:i}", "kernel", context, "code", code, "max_results",
+				   RESULTS_MAX));
+	else
+		code_run(v, OP_KERNEL_EVAL,
+			 json_pack("{s:s,s:O,s:i}", "language", code_language(v->json), "code",
+				   code, "max_results", RESULTS_MAX));
+}
+
+/* Contexts are kernels. */
+
+static json_t *code_context(const json_t *kernel, const char *cwd)
+{
+	const char *language = json_string_value(json_object_get(kernel, "language"));
+	const char *at = json_string_value(json_object_get(kernel, "cwd"));
+
+	return json_pack("{s:O,s:s,s:s}", "id", json_object_get(kernel, "id"), "language",
+			 language && str_eq(language, "node") ? "javascript"
+			 : language                           ? language
+							      : "",
+			 "cwd", at ? at : cwd);
+}
+
+static void on_code_contexts(struct e2b_request *v)
+{
+	json_t *rows = json_array(), *kernel;
+	size_t i;
+
+	json_array_foreach(json_object_get(v->answer, "kernels"), i, kernel)(void)
+		json_array_append_new(rows, code_context(kernel, v->workspace));
+	e2b_reply(v, 200, rows);
+}
+
+static void code_contexts_resolved(struct e2b_request *v)
+{
+	e2b_call(v, OP_KERNEL_LIST, on_code_contexts, "{}");
+}
+
+void e2b_code_contexts(struct e2b_request *v)
+{
+	e2b_resolve_paths(v, "/", NULL, code_contexts_resolved);
+}
+
+static void on_code_context_created(struct e2b_request *v)
+{
+	e2b_reply(v, 200, code_context(v->answer, v->target));
+}
+
+static void code_context_resolved(struct e2b_request *v)
+{
+	e2b_call(v, OP_KERNEL_CREATE, on_code_context_created, "{s:s,s:s}", "language",
+		 code_language(v->json), "cwd", v->target);
+}
+
+void e2b_code_context_create(struct e2b_request *v)
+{
+	const char *cwd = json_string_value(json_object_get(v->json, "cwd"));
+
+	e2b_resolve_paths(v, cwd ? cwd : ".", NULL, code_context_resolved);
+}
+
+static void on_code_context_done(struct e2b_request *v)
+{
+	e2b_reply(v, 200, json_null());
+}
+
+void e2b_code_context_delete(struct e2b_request *v)
+{
+	e2b_call(v, OP_KERNEL_DELETE, on_code_context_done, "{s:s}", "kernel", v->segment);
+}
+
+void e2b_code_context_restart(struct e2b_request *v)
+{
+	e2b_call(v, OP_KERNEL_RESTART, on_code_context_done, "{s:s}", "kernel", v->segment);
+}
+
+void e2b_code_health(struct e2b_request *v)
+{
+	e2b_envd_health(v);
+}

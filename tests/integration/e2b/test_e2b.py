@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unmodified SDKs of E2B against a whole node, and who may do what below /e2b"""
+import json
+import pathlib
+import subprocess
+
+import e2b_world
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+
+def outcomes(done):
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert rows and rows[-1] == ["done", True], done.stdout[-2000:] + done.stderr[-2000:]
+    return rows
+
+
+@pytest.mark.parametrize("spelling", [lambda k: k, e2b_world.hex_key], ids=["cay", "e2b"])
+def test_sdk_for_javascript(node, spelling, request):
+    tenant = node.call("POST", "/v1/tenants", {"name": "js-" + request.node.callspec.id})["id"]
+    env = node.sdk_env(spelling(node.new_key(tenant=tenant)))
+    done = subprocess.run([e2b_world.NODE, HERE / "sdk.cjs"], env=env, capture_output=True, text=True, timeout=120)
+    rows = outcomes(done)
+    assert [r for r in rows if r[1] is not True] == []
+    assert len(rows) == 53
+
+
+def test_sdk_for_python(node):
+    env = node.sdk_env(e2b_world.hex_key(node.operator_key()))
+    done = subprocess.run(["python3", HERE / "sdk.py"], env=env, capture_output=True, text=True, timeout=120)
+    rows = outcomes(done)
+    assert [r for r in rows if r[1] is not True] == []
+    assert len(rows) == 26
+
+
+# -- who may do what
+
+def create(node, key, **more):
+    status, _, text = node.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 60, **more}, {"X-API-Key": key})
+    assert status == 201, text
+    return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def mine(node):
+    """A sandbox of the default tenant, and the reply that created it."""
+    return create(node, node.new_key())
+
+
+@pytest.fixture(scope="module")
+def foreign(node):
+    """A key of another tenant, and a token of its sandbox."""
+    tenant = node.call("POST", "/v1/tenants", {"name": "other"})["id"]
+    key = node.new_key(tenant=tenant)
+    return {"key": key, "token": create(node, key)["envdAccessToken"]}
+
+
+def envelope(message):
+    text = json.dumps(message).encode()
+    return b"\0" + len(text).to_bytes(4, "big") + text
+
+
+CONTROL = [("GET", "/sandboxes/{}", None), ("POST", "/sandboxes/{}/timeout", {"timeout": 60}), ("POST", "/sandboxes/{}/pause", {}), ("POST", "/sandboxes/{}/resume", {}),
+           ("POST", "/sandboxes/{}/connect", {"timeout": 60}), ("POST", "/v2/sandboxes/{}/connect", {}), ("GET", "/sandboxes/{}/metrics", None), ("DELETE", "/sandboxes/{}", None)]
+UNARY = {"/process.Process/List": {}, "/process.Process/SendInput": {"process": {"pid": 1}, "input": {"stdin": ""}}, "/process.Process/CloseStdin": {"process": {"pid": 1}},
+         "/process.Process/SendSignal": {"process": {"pid": 1}, "signal": "SIGNAL_SIGKILL"}, "/process.Process/Update": {"process": {"pid": 1}, "pty": {"size": {"cols": 1, "rows": 1}}},
+         **{f"/filesystem.Filesystem/{m}": {"path": "/x"} for m in ("Stat", "ListDir", "MakeDir", "Remove")}, "/filesystem.Filesystem/Move": {"source": "/x", "destination": "/y"}}
+STREAMS = {"/process.Process/Start": {"process": {"cmd": "/bin/true"}}, "/process.Process/Connect": {"process": {"pid": 1}}}
+FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="/x"\r\n\r\ny\r\n--b--\r\n'
+CODE = [("POST", "/execute", {"code": "1"}), ("GET", "/contexts", None), ("POST", "/contexts", {}), ("DELETE", "/contexts/kn" + "0" * 24, None), ("POST", "/contexts/kn" + "0" * 24 + "/restart", {})]
+
+
+def inside():
+    """Every route of one sandbox: method, path, body, headers."""
+    yield "GET", "/health", None, {}
+    yield "GET", "/files?path=/etc/passwd", None, {}
+    yield "POST", "/files?path=/x", b"y", {"Content-Type": "application/octet-stream"}
+    yield "POST", "/files", FORM, {"Content-Type": "multipart/form-data; boundary=b"}
+    for path, body in UNARY.items():
+        yield "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    for path, body in STREAMS.items():
+        yield "POST", path, envelope(body), {"Content-Type": "application/connect+json"}
+    for method, path, body in CODE:
+        yield method, path, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json", "E2b-Sandbox-Port": "49999"}
+
+
+def test_the_walk_has_every_route():
+    table = (HERE.parents[2] / "src/e2b/routes.def").read_text()
+    rows = {tuple(line.split('"')[1:4:2]) for line in table.splitlines() if line.startswith("E2B_ROUTE(\"")}
+    walked = {(m, p) for m, p, _ in CONTROL} | {("POST", "/sandboxes"), ("POST", "/v2/sandboxes"), ("GET", "/sandboxes"), ("GET", "/v2/sandboxes")}
+    walked |= {(m, p.split("?")[0].replace("kn" + "0" * 24, "{}")) for m, p, _, _ in inside()}
+    assert rows == walked
+
+
+def test_a_foreign_sandbox_is_an_absent_one(node, mine, foreign):
+    absent, there = "sb" + "0" * 24, mine["sandboxID"]
+    for method, path, body in CONTROL:
+        replies = [node.ask(method, path.replace("{}", name), body, {"X-API-Key": foreign["key"]}) for name in (absent, there)]
+        assert [(s, t) for s, _, t in replies] == [replies[0][::2]] * 2 and replies[0][0] == 404, (path, replies)
+    for method, path, body, headers in inside():
+        for credential in ({"X-API-Key": foreign["key"]}, {"X-Access-Token": foreign["token"]}):
+            replies = [node.ask(method, path, body, {**headers, **credential, "E2b-Sandbox-Id": name}) for name in (absent, there)]
+            got = [(s, t.replace(name.encode(), b"ID")) for (s, _, t), name in zip(replies, (absent, there))]
+            refused = got[0][0] in (403, 404, 502) or (path in STREAMS and b'{"error":{"code":"permission_denied"' in got[0][1])
+            assert got[0] == got[1] and refused, (path, got)
+    rows = json.loads(node.ask("GET", "/v2/sandboxes", None, {"X-API-Key": foreign["key"]})[2])
+    assert there not in [r["sandboxID"] for r in rows]
+    assert json.loads(node.ask("GET", f"/sandboxes/{there}", None, {"X-API-Key": node.operator_key()})[2])["state"] == "running"
+
+
+@pytest.mark.parametrize("credential", [{}, {"X-API-Key": ""}, {"X-API-Key": "cay_00000000_" + "A" * 43}, {"X-API-Key": "e2b_00"}, {"X-Access-Token": "cayt_" + "A" * 118},
+                                        {"Authorization": "Basic dXNlcjo="}], ids=["none", "empty", "unknown", "short", "token", "user"])
+def test_without_a_credential_nothing_is_answered(node, mine, credential):
+    asks = [(m, p.replace("{}", mine["sandboxID"]), b, {}) for m, p, b in CONTROL] + list(inside()) + [("POST", "/v2/sandboxes", {"templateID": "base"}, {})]
+    for method, path, body, headers in asks:
+        status, _, text = node.ask(method, path, body, {**headers, **credential, "E2b-Sandbox-Id": mine["sandboxID"]})
+        assert status == 401 and json.loads(text)["code"] == 401 and json.loads(text)["message"], (path, status, text)
+
+
+def test_a_token_is_for_its_sandbox_only(node, mine):
+    token = {"X-Access-Token": mine["envdAccessToken"]}
+    second = create(node, node.new_key())["sandboxID"]
+    assert node.ask("GET", "/files?path=/etc/passwd", None, token)[0] == 200, "the token names its sandbox"
+    assert node.ask("GET", "/files?path=/etc/passwd", None, {**token, "E2b-Sandbox-Id": second})[0] != 200
+    for method, path, body in CONTROL:
+        status, _, text = node.ask(method, path.replace("{}", mine["sandboxID"]), body, token)
+        assert status >= 400, (path, text)
+    assert node.ask("DELETE", f"/sandboxes/{second}", None, {"X-API-Key": node.operator_key()})[0] == 204
+
+
+def test_a_key_that_may_only_read(node, mine):
+    key = {"X-API-Key": node.new_key(scope="read")}
+    assert node.ask("GET", f"/sandboxes/{mine['sandboxID']}", None, key)[0] == 200
+    assert node.ask("POST", "/v2/sandboxes", {"templateID": "base"}, key)[0] == 403
+    assert node.ask("DELETE", f"/sandboxes/{mine['sandboxID']}", None, key)[0] == 403
+    at = {**key, "E2b-Sandbox-Id": mine["sandboxID"]}
+    assert node.ask("GET", "/files?path=/etc/passwd", None, at)[0] == 200
+    assert node.ask("POST", "/files?path=/x", b"y", {**at, "Content-Type": "application/octet-stream"})[0] == 403
+
+
+# -- what its wire is held to
+
+def test_every_error_has_a_body_of_e2b(node):
+    key = {"X-API-Key": node.operator_key()}
+    for method, path, body in [("GET", "/nothing", None), ("PUT", "/v2/sandboxes", {}), ("POST", "/v2/sandboxes", b"{"), ("POST", "/v2/sandboxes", []), ("POST", "/v2/sandboxes", {"templateID": 1}),
+                               ("POST", "/v2/sandboxes", {"templateID": "base", "timeout": "x"}), ("POST", "/v2/sandboxes", {"templateID": "base", "autoPause": True}), ("GET", "/sandboxes/x", None),
+                               ("GET", "/v2/sandboxes?limit=0", None), ("POST", "/v2/sandboxes", {"templateID": "base", "metadata": {"a": "x" * 4000 + " "}})]:
+        status, headers, text = node.ask(method, path, body, key)
+        said = json.loads(text)
+        assert status >= 400 and said["code"] == status and said["message"] and headers["Content-Type"] == "application/json", (path, status, text)
+
+
+def test_unknown_members_are_ignored(node):
+    made = create(node, node.operator_key(), somethingNew={"a": [1]}, secure=True, allow_internet_access=True, autoPause=False, metadata={"k": "v"})
+    key = {"X-API-Key": node.operator_key()}
+    status, headers, text = node.ask("DELETE", f"/sandboxes/{made['sandboxID']}", None, key)
+    assert (status, text) == (204, b"")
+
+
+def test_telemetry_is_dropped_and_no_other_underscore(node):
+    key = node.operator_key()
+    telemetry = {"lang_version": "22", "package_version": "2.51.0", "sdk_runtime": "node", "browser": "x"}
+    assert node.ask("GET", "/v2/sandboxes", None, {"X-API-Key": key, **telemetry})[0] == 200
+    for name in ("X_API_Key", "Content_Length", "Transfer_Encoding", "E2b_Sandbox_Id", "lang_versions"):
+        assert node.ask("GET", "/v2/sandboxes", None, {"X-API-Key": key, name: "1"})[0] == 400, name
