@@ -120,7 +120,7 @@ bench-full: bench ## the same at the sizes the goals are for: ten minutes and mo
 bench-kernels: build/gcc build/images/jupyter ## kernels of Python and R beside ipykernel and IRkernel, in an image that has both: three minutes, three more for the image [ONLY=kernel_r]
 	@dev/bench build/gcc $(if $(ONLY),$(ONLY),kernels)
 
-build/images/base build/images/code:
+build/images/base build/images/code build/images/desktop:
 	@$(MAKE) --no-print-directory image NAME=$(@F)
 
 # not in guest/images: it is never shipped, and the images there are made again when a file there changes
@@ -156,7 +156,7 @@ clean: ## remove build/
 
 image: export CAY_BUILD_CACHE_S := 720
 image: export CAY_BUILD_CACHE_AGAIN := 1
-image: ## build a guest image into build/images [NAME=base|python|node|r|code]
+image: ## build a guest image into build/images [NAME=base|python|node|r|code|desktop]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
 	@[ ! -e guest/images/$(NAME)/from ] || $(MAKE) --no-print-directory image NAME=$$(cat guest/images/$(NAME)/from)
 	@dev/build-cache build/images/$(NAME) guest/images/build $(wildcard guest/images/$(if $(filter base,$(NAME)),base,*)/*) -- guest/images/build $(NAME) build/images/$(NAME)

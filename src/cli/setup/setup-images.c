@@ -24,6 +24,7 @@ static const struct setup_image setup_images[] = {
 	{ "r", { "r" } },
 	/* the second name is the one clients of E2B ask for */
 	{ "code", { "code", "code-interpreter-v1" } },
+	{ "desktop", { "desktop" } },
 };
 
 /* What the node has of one of them. */
