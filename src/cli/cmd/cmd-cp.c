@@ -114,13 +114,9 @@ static int cmd_cp_copy_in(struct cli *c, const char *from, const struct remote_p
 
 /* Copying out: the content comes from the sandbox and is not trusted. */
 
-int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uint64_t total,
-		      struct cay_err *err)
+int raw_reply_fetch(struct cli *c, const struct api_call *call, const char *what, int fd,
+		    uint64_t total, struct cay_err *err)
 {
-	struct file_query query = { .path = from->path };
-	struct api_call call = {
-		.op = OP_FILE_READ, .ids = { from->sandbox }, .query = &query, .accept = "*/*"
-	};
 	auto_free struct transfer *carry = malloc(sizeof(*carry));
 	char piece[KIB(16)];
 	ssize_t n = 0;
@@ -128,7 +124,7 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 
 	if (!carry)
 		return cay_no_memory(err);
-	r = transfer_open(carry, &c->api, &call, total, err);
+	r = transfer_open(carry, &c->api, call, total, err);
 	if (fd == STDOUT_FILENO)
 		carry->shown = carry->bar.terminal = false;
 	if (r >= 0)
@@ -136,7 +132,7 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	while (r >= 0 && (n = transfer_read(carry, piece, sizeof(piece), err)) > 0) {
 		if (total && carry->moved > total) {
 			r = cay_fail(err, CAY_E_MISBEHAVED,
-				     "'%s' is longer than its stated %llu bytes", from->path,
+				     "%s is longer than its stated %llu bytes", what,
 				     (unsigned long long)total);
 			break;
 		}
@@ -146,6 +142,20 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	}
 	transfer_fini(carry);
 	return r < 0 ? r : (int)n;
+}
+
+int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uint64_t total,
+		      struct cay_err *err)
+{
+	struct file_query query = { .path = from->path };
+	struct api_call call = {
+		.op = OP_FILE_READ, .ids = { from->sandbox }, .query = &query, .accept = "*/*"
+	};
+	auto_buf what = BUF_INIT(KIB(8));
+
+	if (buf_printf(&what, "'%s'", from->path) < 0)
+		return cay_no_memory(err);
+	return raw_reply_fetch(c, &call, buf_str(&what), fd, total, err);
 }
 
 int file_content_send(struct cli *c, const struct api_call *call, int fd, uint64_t total, void *ret,

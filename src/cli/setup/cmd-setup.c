@@ -23,7 +23,8 @@ static const struct opt rows[] = {
 		  "an "
 		  "OCI layout, or a registry reference" },
 	{ "with", 0, OPT_TEXT, offsetof(struct setup_args, with), .arg = "NAME,...",
-	  .help = "Also make these images and templates of their names: python, node, r, code" },
+	  .help = "Also make these images and templates of their names: python, node, r, code, "
+		  "desktop" },
 	{ "images", 0, OPT_TEXT, offsetof(struct setup_args, images), .operand = OPERAND_FILE,
 	  .arg = "DIR",
 	  .help = "Take the images of --with from this directory, instead of Debian packages: "

@@ -51,7 +51,7 @@ int setup_images_parse(const char *names, uint64_t *ret, struct cay_err *err)
 		if (i == ARRAY_SIZE(setup_images))
 			return cay_fail(err, CAY_E_INVALID,
 					"setup: there is no image '%.*s' to build; there are "
-					"python, node, r and code",
+					"python, node, r, code and desktop",
 					name.n < 64 ? (int)name.n : 64, name.p);
 		*ret |= UINT64_C(1) << i;
 	}

@@ -19,4 +19,7 @@ struct remote_path {
 /* Write the file's bytes to fd; fails after more than total bytes, 0: not known. */
 [[nodiscard]] int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd,
 				    uint64_t total, struct cay_err *err);
+/* The same for the reply of any call that returns bytes; what: in errors. */
+[[nodiscard]] int raw_reply_fetch(struct cli *c, const struct api_call *call, const char *what,
+				  int fd, uint64_t total, struct cay_err *err);
 #endif

@@ -22,6 +22,11 @@
 #define CHUNK_HEAD_MAX 20
 #define SEND_MAX KIB(128) /* of a file at once, about as much as a writable socket takes */
 
+const struct init *child_op_init(const struct child_op *w)
+{
+	return w->init;
+}
+
 void child_op_report_progress(struct child_op *w)
 {
 	atomic_fetch_add(&w->shared->progress, 1);

@@ -38,6 +38,8 @@ void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64
 bool child_op_handle_exit(struct init *in, pid_t pid, int status);
 
 /* In the child. */
+/* PID 1's state as it was at the fork: a copy, to read. */
+const struct init *child_op_init(const struct child_op *w);
 /* Of a raw body: the number of bytes, 0 at its end, -EPIPE: the client left, -EBADMSG: not a
  * valid body, -EFBIG: too long, -ETIMEDOUT: no byte came. */
 [[nodiscard]] ssize_t child_op_read(struct child_op *w, void *p, size_t n);

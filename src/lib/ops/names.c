@@ -10,6 +10,7 @@ const struct op_tag op_tags[] = {
 	{ "shell", "Shells", "Persistent bash sessions in a sandbox" },
 	{ "kernel", "Kernels",
 	  "Interpreters in a sandbox that keep their variables: Python, Node, R" },
+	{ "screen", "Screens", "The desktop in a sandbox: pictures, mouse and keyboard" },
 	{ "file", "Files", "Files of a sandbox" },
 	{ "tree", "Trees", "Directories as archives, in and out" },
 	{ "export", "Exports", "Paths of a sandbox that anyone with their URL can download" },

@@ -110,6 +110,23 @@ static const char *const ask_remembers[] = {
 	[REMEMBER_GROUP] = "group",
 	[REMEMBER_NUM] = NULL,
 };
+static const char *const screen_actions[] = {
+	[SCREEN_MOVE] = "move", [SCREEN_CLICK] = "click",    [SCREEN_DOWN] = "down",
+	[SCREEN_UP] = "up",     [SCREEN_DRAG] = "drag",      [SCREEN_SCROLL] = "scroll",
+	[SCREEN_KEY] = "key",   [SCREEN_HOLD] = "hold",      [SCREEN_TYPE] = "type",
+	[SCREEN_WAIT] = "wait", [SCREEN_NUM_ACTIONS] = NULL,
+};
+static const char *const screen_buttons[] = {
+	[BUTTON_LEFT] = "left", [BUTTON_MIDDLE] = "middle",   [BUTTON_RIGHT] = "right",
+	[BUTTON_BACK] = "back", [BUTTON_FORWARD] = "forward", [BUTTON_NUM] = NULL,
+};
+static const char *const screen_directions[] = {
+	[SCROLL_UP] = "up",       [SCROLL_DOWN] = "down", [SCROLL_LEFT] = "left",
+	[SCROLL_RIGHT] = "right", [SCROLL_NUM] = NULL,
+};
+static const char *const screen_afters[] = {
+	[AFTER_NONE] = "none", [AFTER_SHOT] = "after", [AFTER_NUM] = NULL
+};
 static const char *const warm_languages[] = { "python", NULL };
 static const char *const loaded_states[] = {
 	[LOADED_LOADING] = "loading", [LOADED_READY] = "ready",   [LOADED_STALE] = "stale",

@@ -108,4 +108,67 @@ struct kernel_exception {
 	struct field_texts traceback;
 	bool has_traceback, late;
 };
+
+/* The X screen in a sandbox. */
+enum screen_action_type {
+	SCREEN_MOVE,
+	SCREEN_CLICK,
+	SCREEN_DOWN,
+	SCREEN_UP,
+	SCREEN_DRAG,
+	SCREEN_SCROLL,
+	SCREEN_KEY,
+	SCREEN_HOLD,
+	SCREEN_TYPE,
+	SCREEN_WAIT,
+	SCREEN_NUM_ACTIONS
+};
+
+enum screen_button {
+	BUTTON_LEFT,
+	BUTTON_MIDDLE,
+	BUTTON_RIGHT,
+	BUTTON_BACK,
+	BUTTON_FORWARD,
+	BUTTON_NUM
+};
+
+enum screen_direction { SCROLL_UP, SCROLL_DOWN, SCROLL_LEFT, SCROLL_RIGHT, SCROLL_NUM };
+enum screen_after { AFTER_NONE, AFTER_SHOT, AFTER_NUM };
+
+struct screen_shot_query {
+	uint64_t x, y, width, height, max_width, max_height;
+	bool cursor;
+};
+
+struct screen_window {
+	uint64_t id;
+	const char *title, *class_name;
+	bool active;
+};
+
+struct screen_info {
+	uint64_t width, height, cursor_x, cursor_y;
+	struct field_list windows; /* struct screen_window */
+};
+
+struct screen_action {
+	unsigned type, button, direction;
+	uint64_t x, y, to_x, to_y, clicks, amount, repeat, duration_ms;
+	bool has_x, has_y, has_to_x, has_to_y, has_button, has_direction, has_clicks, has_amount,
+		has_repeat, has_duration;
+	const char *keys, *text;
+};
+
+struct screen_act {
+	struct field_list actions; /* struct screen_action */
+	uint64_t max_width, max_height, settle_ms;
+	unsigned screenshot;
+	bool cursor;
+};
+
+struct screen_done {
+	uint64_t width, height, cursor_x, cursor_y;
+	const char *png;
+};
 #endif

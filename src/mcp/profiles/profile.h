@@ -11,6 +11,7 @@
 
 extern const char *const native_streams[], *const native_encodings[], *const native_languages[];
 extern const char *const anthropic_commands[], *const deep_modes[];
+extern const char *const computer_actions[], *const computer_directions[];
 extern const char *const agent_languages[], *const agent_encodings[];
 
 tool_next_call_fn native_sandbox_create_next_call, native_sandbox_list_next_call,
@@ -26,8 +27,9 @@ tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
 	native_preview_write_result, native_network_write_result, native_code_write_result,
 	native_snapshot_write_result;
 
-tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call;
-tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result;
+tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call, computer_next_call;
+tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result,
+	computer_write_result;
 
 tool_next_call_fn deep_bash_next_call, deep_grep_next_call, deep_read_next_call,
 	deep_edit_next_call;

@@ -221,6 +221,10 @@ def walk(me, w):
     me.call("GET", at)
     me.call("DELETE", at)
     refused("not_found", me, "GET", at)
+    # screens: control/test_screen.py has one
+    refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen")
+    refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen/shot?max_width=640")
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/screen/actions", {"actions": [{"type": "type", "text": "x"}]})
     # kernels
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/kernels", {"language": "python"})
     kernel = me.call("POST", f"/v1/sandboxes/{bash}/kernels", {"language": "python", "name": "walk", "env": {"A": "b"}})["id"]
