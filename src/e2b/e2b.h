@@ -23,8 +23,8 @@
  */
 #include "e2b/multipart.h"
 #include "face/face.h"
-#include "net/client-call.h"
 #include "http/e2b-error.h"
+#include "net/client-call.h"
 #include "text/json.h"
 #include "wire/frame-reader.h"
 
@@ -60,6 +60,7 @@ struct e2b {
 	struct face face;
 	struct e2b_request *requests; /* in progress */
 	uv_timer_t keepalive_timer;   /* runs while a stream is open */
+	json_t *keepalive;            /* a line of a stream of the code interpreter */
 	unsigned left_behind;         /* commands whose client left */
 };
 

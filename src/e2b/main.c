@@ -7,6 +7,7 @@ static void e2b_init(void *arg)
 
 	(void)uv_timer_init(&d->face.loop, &d->keepalive_timer);
 	d->keepalive_timer.data = d;
+	d->keepalive = json_pack("{s:s}", "type", "keepalive");
 }
 
 int main(int argc, char **argv)

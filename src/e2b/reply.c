@@ -173,10 +173,14 @@ void on_e2b_keepalive(uv_timer_t *t)
 		if (v->route->body == E2B_STREAM) {
 			(void)e2b_stream_send(v, json_pack("{s:{s:{}}}", "event", "keepalive"));
 		} else {
-			static const char line[] = "{\"type\":\"keepalive\"}\n";
+			char *line = json_dumps(v->door->keepalive, JSON_COMPACT);
 
 			v->written_ms = now;
-			(void)request_write_stream(v->rq, line, sizeof(line) - 1);
+			if (line) {
+				(void)request_write_stream(v->rq, line, strlen(line));
+				(void)request_write_stream(v->rq, "\n", 1);
+			}
+			free(line);
 		}
 	}
 	if (!any)

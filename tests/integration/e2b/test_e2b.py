@@ -118,6 +118,17 @@ def test_without_a_credential_nothing_is_answered(node, mine, credential):
         assert status == 401 and json.loads(text)["code"] == 401 and json.loads(text)["message"], (path, status, text)
 
 
+def test_authorization_names_a_user(node, mine):
+    """It is no second credential, and the first of those of E2B decides."""
+    basic = {"Authorization": "Basic dXNlcjo=", "E2b-Sandbox-Id": mine["sandboxID"]}
+    both = {"X-Access-Token": mine["envdAccessToken"], "E2B-Traffic-Access-Token": "x"}
+    for credential in ({"X-API-Key": node.operator_key()}, both):
+        assert node.ask("GET", "/files?path=/etc/passwd", None, {**basic, **credential})[0] == 200
+    status, _, text = node.ask("POST", "/process.Process/Start", envelope({"process": {"cmd": "/bin/true"}}),
+                               {**both, **basic, "Authorization": "Basic bm9ib2R5LWhlcmU6", "Content-Type": "application/connect+json"})
+    assert status == 200 and b'"code":"unauthenticated"' in text, text
+
+
 def test_a_token_is_for_its_sandbox_only(node, mine):
     token = {"X-Access-Token": mine["envdAccessToken"]}
     second = create(node, node.new_key())["sandboxID"]
