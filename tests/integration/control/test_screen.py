@@ -9,12 +9,11 @@ import zlib
 import pytest
 
 import cay
-from conftest import BUILD
+import unpacked
 
-pytestmark = pytest.mark.one_lane("desktop")  # the image is a gigabyte
+pytestmark = pytest.mark.one_lane  # its sandboxes
 TREE = pathlib.Path(__file__).parents[3]
 CLIENT = (TREE / "tests/fixtures/screen/x_client.py").read_text()
-DESKTOP = pathlib.Path(BUILD).resolve().parent / "images/desktop"
 SHIFT, CONTROL, ALT = 1, 4, 8  # of an event's state
 BUTTON_1 = 256
 
@@ -89,11 +88,8 @@ class Screen:
 
 @pytest.fixture(scope="module")
 def node(daemon):
-    if not DESKTOP.exists():
-        pytest.skip("no build/images/desktop; `make image NAME=desktop` makes it")
-    with cay.layout_of(DESKTOP) as tar:
-        daemon.image_import("desktop", tar)
-    return daemon
+    with unpacked.lent(daemon, "desktop"):
+        yield daemon
 
 
 @pytest.fixture(scope="module", params=[(1024, 768), (1920, 1080)], ids=lambda s: "%dx%d" % s)
@@ -233,7 +229,7 @@ def test_the_picture_of_the_guide(small):
     cay.wait_for("two windows", lambda: len(small.node.call("GET", small.at)["windows"]) >= 2 or None, 30)
     done = small.act({"type": "click", "x": 60, "y": 120}, {"type": "type", "text": "echo 'Hello, 世界'\n"}, screenshot="after", settle_ms=1000)
     png = base64.b64decode(done["png"])
-    (DESKTOP.parent.parent / "desktop.png").write_bytes(png)
+    (TREE / "build/desktop.png").write_bytes(png)
     w, h, pixels = png_read(png)
     assert len(set(pixels[i:i + 3] for i in range(0, len(pixels), 3))) > 100, "a screen of few colors"
 
