@@ -160,9 +160,9 @@ static void e2b_create_from(struct e2b_request *v, const char *what, const char 
 		return;
 	}
 	v->accepts_failure = v->number < 2;
-	e2b_call(v, OP_SANDBOX_CREATE, on_e2b_sandbox_created, "{s:s,s:O,s:O,s:O}", what, name,
-		 "env", json_object_get(m, "env"), "labels", json_object_get(m, "labels"), "ttl_ms",
-		 json_object_get(m, "ttl_ms"));
+	e2b_call(v, OP_SANDBOX_CREATE, on_e2b_sandbox_created, "{s:s,s:O,s:O,s:O,s:O*}", what,
+		 name, "env", json_object_get(m, "env"), "labels", json_object_get(m, "labels"),
+		 "ttl_ms", json_object_get(m, "ttl_ms"), "egress", json_object_get(m, "egress"));
 	json_decref(m);
 }
 
@@ -226,6 +226,9 @@ void e2b_sandbox_create(struct e2b_request *v)
 	v->kept = json_pack("{s:o,s:I}", "labels", labels, "ttl_ms", (json_int_t)ms);
 	(void)json_object_set_new(v->kept, "env",
 				  json_is_object(env) ? json_incref(env) : json_object());
+	/* true is E2B's default, which clients also send: what the node allows decides */
+	if (json_is_false(json_object_get(v->json, "allow_internet_access")))
+		(void)json_object_set_new(v->kept, "egress", json_object());
 	v->target = arena_strndup(&v->arena, name, strlen(name));
 	if (!v->kept || !v->target) {
 		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");

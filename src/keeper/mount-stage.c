@@ -14,6 +14,7 @@
 #include "base/mount.h"
 #include "base/path.h"
 #include "base/rmtree.h"
+#include "wire/verb.h"
 
 #define INIT_MAX MIB(64)
 

@@ -44,7 +44,7 @@ static void every_field_comes_back(void **state)
 	a.life.saved_ns = 13;
 	life_reset_transient(&a.life);
 	a.life.lease_ns = a.life.renewed_ns = 0; /* the text has the lease, and these */
-	a.life.ttl_ns = a.life.rest_ns = a.life.rest_left_ns = 0;
+	a.life.ttl_ns = a.life.rest_ns = a.life.rest_left_ns = a.life.doze_ns = 0;
 	assert_memory_equal(&got.life, &a.life, sizeof(a.life));
 	assert_true(got.seq == DB_NUMBER_MAX && got.text.n == a.text.n);
 	assert_string_equal(got.boot, BOOT);

@@ -500,10 +500,10 @@ static void write_value(const struct field *f, uint64_t n, struct buf *b)
 /* The row alone, so that only its own limit can refuse. */
 static int decode_row(const struct field *f, const char *json)
 {
-	const struct json_limits wide = { .bytes = MIB(8), .depth = 8, .values = 100000 };
+	const struct json_limits wide = { .bytes = MIB(9), .depth = 8, .values = 100000 };
 	struct field alone = *f;
 	const struct field_table t = { "T", "T", sizeof(max_align_t[8]), &alone, 1 };
-	auto_arena arena = ARENA_INIT(MIB(8));
+	auto_arena arena = ARENA_INIT(MIB(9));
 	auto_json j = NULL;
 	max_align_t room[8] = {};
 	int r;
@@ -520,8 +520,8 @@ static void every_length_has_its_edges(void **)
 	for (size_t i = 0; field_tables[i]; i++)
 		for (size_t k = 0; k < field_tables[i]->n; k++) {
 			const struct field *f = &field_tables[i]->rows[k];
-			auto_buf most = BUF_INIT(MIB(8)), more = BUF_INIT(MIB(8));
-			auto_buf less = BUF_INIT(MIB(8));
+			auto_buf most = BUF_INIT(MIB(9)), more = BUF_INIT(MIB(9));
+			auto_buf less = BUF_INIT(MIB(9));
 
 			if (f->type != FIELD_TEXT && f->type != FIELD_TEXTS && f->type != FIELD_MAP)
 				continue;

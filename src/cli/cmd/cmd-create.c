@@ -20,7 +20,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[35] = {
+const struct opt opts_create[36] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",

@@ -24,6 +24,7 @@ void exec_describe(const struct exec *exec, struct exec_info *ret)
 		.id = exec->id,
 		.state = exec->state == EXEC_PHASE_ENDED ? EXEC_ENDED : EXEC_RUNNING,
 		.pid = (uint64_t)exec->first_pid,
+		.has_pid = exec->first_pid > 0,
 		.started_ns = exec->started_ns,
 		.ended_ns = exec->state == EXEC_PHASE_ENDED ? exec->ended_ns : 0,
 		.stdout_bytes = output_end_offset(&exec->out[0]),

@@ -462,7 +462,8 @@ struct run_output {
 struct exec_info {
 	struct id id;
 	unsigned state;
-	uint64_t pid;
+	uint64_t pid; /* of its first process */
+	bool has_pid;
 	uint64_t started_ns, ended_ns;
 	uint64_t stdout_bytes, stderr_bytes;
 	struct run_output out, err; /* only in the reply to a request that waited */

@@ -169,6 +169,18 @@ def test_unknown_members_are_ignored(node):
     assert (status, text) == (204, b"")
 
 
+def test_without_internet_access_it_has_a_policy_of_its_own(node):
+    """One that allows nothing, whatever the node's default is, also after that changes."""
+    key = node.operator_key()
+    own = []
+    for allowed in (False, True):
+        made = create(node, key, allow_internet_access=allowed)["sandboxID"]
+        own.append(node.call("GET", f"/v1/sandboxes/{made}/egress"))
+        node.ask("DELETE", f"/sandboxes/{made}", None, {"X-API-Key": key})
+    print(own)
+    assert own[0]["policy"] == {"default": "deny"} and own[1] != own[0], own
+
+
 def test_telemetry_is_dropped_and_no_other_underscore(node):
     key = node.operator_key()
     telemetry = {"lang_version": "22", "package_version": "2.51.0", "sdk_runtime": "node", "browser": "x"}
