@@ -72,6 +72,9 @@ FLOODS = [
     Flood("snapshots", "/v1/snapshots?limit=1000"),
     Flood("snapshot", "/v1/snapshots/sn" + "0" * 24),
     Flood("layer of a snapshot", "/v1/snapshots/sn" + "0" * 24 + "/layer"),
+    Flood("image of a snapshot", "/v1/snapshots/sn" + "0" * 24 + "/image"),
+    Flood("volumes", "/v1/volumes?limit=1000"),
+    Flood("volume", "/v1/volumes/vo" + "0" * 24),
     Flood("changes", "/v1/sandboxes/{sandbox}/changes"),
     Flood("layer", "/v1/sandboxes/{sandbox}/layer"),
     Flood("tenant", "/v1/tenant"),
@@ -270,7 +273,7 @@ def test_every_read_of_control_is_a_row(node):
     rows = [f.target.format(sandbox="sb" + "0" * 23 + "1").partition("?")[0] for f in FLOODS]
 
     def shape(path):
-        return re.sub("/(images|templates|snapshots|asks)/[^/]+", r"/\1/ID", path)
+        return re.sub("/(images|templates|snapshots|volumes|asks)/[^/]+", r"/\1/ID", path)
 
     assert {shape(r) for r in wanted} <= {shape(r) for r in rows}, sorted({shape(r) for r in wanted} - {shape(r) for r in rows})
 

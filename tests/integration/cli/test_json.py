@@ -20,6 +20,7 @@ REASONS = {
     "mcp config": "it prints JSON anyway",
     "completion": "a shell reads what is printed",
     "snapshot export": "it writes a tar",
+    "screenshot": "it writes a picture",
     "backup": "it prints the name of the file it wrote",
     "restore": "it prints what to start next",
 }

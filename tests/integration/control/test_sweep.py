@@ -168,7 +168,8 @@ POINTS = {
                    "start:joined", "start:mapped", "start:mounted", "start:staged", "start:ran", "start:sealed", "freeze:done", "stop:synced", "restore:cgroups",
                    "remove:killed", "remove:cgroups", "remove:trashed", "remove:gone", "trash:begun", "trash:disk", "trash:range"],
 }
-# of a build, of a pool, of snapshots, of layers, of volumes and of uploads; test_build.py, test_pool.py, test_snapshot.py, test_changes.py, test_volumes.py and test_uploads.py have the stories of those
+# of a build, of a pool, of snapshots, of layers, of volumes, of uploads and of a doze; test_build.py, test_pool.py, test_snapshot.py, test_changes.py,
+# test_volumes.py, test_uploads.py and test_doze.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
 SNAPSHOT_POINTS = ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapshot:layer", "snapshot:ready",
@@ -177,6 +178,7 @@ PACK_POINTS = ["pack:opened", "pack:written"]
 VOLUME_POINTS = ["volume:wanted", "volume:answered", "volume:ready", "volume:resized", "volume:deleting", "volume:gone",
                  "volume:made", "volume:limited", "volume:removed"]
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
+DOZE_POINTS = ["reclaim:slice"]
 # which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
 AGAIN = {p: (1, 2) for p in ("create:started", "create:claim", "start:joined", "start:ran", "remove:killed")}
 PASSES = {"journal": (1, 2, 4, 6, 8), "keeper:message": range(1, 16), **AGAIN}
@@ -186,7 +188,7 @@ SWEPT = [(program, point, how, n) for program, points in POINTS.items() for poin
 
 def test_no_failpoint_is_left_out():
     there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/lib/base/failpoints.def").read_text(), re.M)
-    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *PACK_POINTS, *VOLUME_POINTS, *UPLOAD_POINTS} == set(there)
+    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *PACK_POINTS, *VOLUME_POINTS, *UPLOAD_POINTS, *DOZE_POINTS} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))

@@ -153,6 +153,7 @@ def test_anthropic(user):
     assert user(edit, command="view", path="/workspace/d/f") == "     1\ta\n     2\tx\n     3\tc\n"
     assert user(edit, command="view", path="/workspace/d/f", view_range=[2, 2]).startswith("     2\tx\n")
     assert "/workspace/d/f" in user(edit, command="view", path="/workspace")
+    assert "screen" in user("computer", fails=True, action="screenshot"), "of this image; control/test_screen.py has one"
 
 
 @profile("deep-agent")
@@ -279,4 +280,4 @@ def test_the_bridge_finds_its_sandbox_again(node, tmp_path):
     other = bridge(node, tmp_path, hello, call(1, "exec", command="cat kept"), words=["--group", "g-other"])
     assert "[exit 1]" in json.dumps(other[1]["result"])
     assert {t["name"] for t in bridge(node, tmp_path, {"id": 1, "method": "tools/list"}, words=["--profile", "anthropic"])[1]["result"]["tools"]} \
-        == {"bash", "str_replace_based_edit_tool"}
+        == {"bash", "str_replace_based_edit_tool", "computer"}
