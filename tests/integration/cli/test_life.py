@@ -201,7 +201,7 @@ def test_fsck(daemon, cay):
                        {"sandbox": fake_daemon.new_id("sb"), "kind": "foreign"}]
     r = cay("fsck")
     lines = r.stdout.splitlines()
-    assert r.returncode == 1 and lines[0].split() == ["SANDBOX", "KIND", "MEANING", "--repair"]
+    assert r.returncode == 1 and lines[0].split() == ["ID", "KIND", "MEANING", "--repair"]
     assert "it should be running and has no PID 1" in lines[1] and lines[1].endswith("ends it with the reason node_lost")
     assert lines[-1] == "1 sandboxes compared, 2 findings"
     assert len(json.loads(cay("fsck", "--json").stdout)["findings"]) == 2

@@ -112,6 +112,7 @@ def run(node, box, command, timeout_s=120):
     return done, time.monotonic() - began
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client(node, net, hosts, box, name):
     policy, command, expected, asked = CLIENTS[name]
@@ -133,6 +134,7 @@ def test_a_client(node, net, hosts, box, name):
     write_cell(name, "passed", f"{seconds:.1f}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", READ)
 def test_a_client_whose_requests_are_read(node, net, hosts, box, name):
     """It works with a rule that reads each request; with one for a method that it does not use, no request reaches a host."""

@@ -177,8 +177,7 @@ def test_without_internet_access_it_has_a_policy_of_its_own(node):
         made = create(node, key, allow_internet_access=allowed)["sandboxID"]
         own.append(node.call("GET", f"/v1/sandboxes/{made}/egress"))
         node.ask("DELETE", f"/sandboxes/{made}", None, {"X-API-Key": key})
-    print(own)
-    assert own[0]["policy"] == {"default": "deny"} and own[1] != own[0], own
+    assert own[0]["policy"] == {"default": "deny", "rules": []} and own[1] != own[0], own
 
 
 def test_telemetry_is_dropped_and_no_other_underscore(node):
