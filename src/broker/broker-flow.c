@@ -129,7 +129,7 @@ static bool broker_flow_write(struct broker_flow *f, struct conn *to, const uv_b
 		return true;
 	if (to == f->inside)
 		broker_flow_close(f);
-	/* the end of the host is reported by its event; what it has said may still come */
+	/* the end of the host is reported by its event; its last bytes may still come */
 	return false;
 }
 

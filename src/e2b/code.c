@@ -162,7 +162,7 @@ static bool code_send_text(struct e2b_request *v, const char *stream, const char
 	bool full;
 
 	jw_array_begin(&w, NULL);
-	jw_slice(&w, NULL, (struct slice){ p, n }); /* U+FFFD for what is not UTF-8 */
+	jw_slice(&w, NULL, (struct slice){ p, n }); /* U+FFFD for bytes that are not UTF-8 */
 	jw_end(&w);
 	if (jw_finish(&w) < 0 ||
 	    json_parse((struct slice){ b.data, b.len }, &code_limits, &text, NULL) < 0)

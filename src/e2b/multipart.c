@@ -147,7 +147,7 @@ static int multipart_step(struct multipart *m, struct slice *ret, struct cay_err
 
 	switch (m->state) {
 	case PART_PREAMBLE:
-		r = multipart_take_data(m, ret); /* what is before the first boundary */
+		r = multipart_take_data(m, ret); /* the bytes before the first boundary */
 		return r < 0 ? r : MULTIPART_MORE;
 	case PART_AFTER_MARK:
 		if (m->held.len < 2)

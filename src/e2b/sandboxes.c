@@ -160,9 +160,9 @@ static void e2b_create_from(struct e2b_request *v, const char *what, const char 
 		return;
 	}
 	v->accepts_failure = v->number < 2;
-	e2b_call(v, OP_SANDBOX_CREATE, on_e2b_sandbox_created, "{s:s,s:O,s:O,s:O,s:O*}", what,
-		 name, "env", json_object_get(m, "env"), "labels", json_object_get(m, "labels"),
-		 "ttl_ms", json_object_get(m, "ttl_ms"), "egress", json_object_get(m, "egress"));
+	e2b_call(v, OP_SANDBOX_CREATE, on_e2b_sandbox_created, "{s:s,s:O,s:O,s:O,s:O*}", what, name,
+		 "env", json_object_get(m, "env"), "labels", json_object_get(m, "labels"), "ttl_ms",
+		 json_object_get(m, "ttl_ms"), "egress", json_object_get(m, "egress"));
 	json_decref(m);
 }
 

@@ -136,7 +136,7 @@ bool route_check_sandbox(struct edge *e, struct request *rq, const struct contro
 			 unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
-/* mcp-forward.c, e2b-forward.c: the handlers of /mcp and of what is below /e2b/. */
+/* mcp-forward.c, e2b-forward.c: the handlers of /mcp and of paths below /e2b/. */
 request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
 request_fn *e2b_forward_find_handler(struct request *rq, void *arg);
 

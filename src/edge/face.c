@@ -81,7 +81,7 @@ void face_forward(struct edge *e, struct edge_face *face, struct request *rq,
 				   .done = on_face_request_done };
 	struct face_request *f = calloc(1, sizeof(*f));
 
-	/* a buffering proxy would delay what is streamed */
+	/* a buffering proxy would delay a stream */
 	if (!f || request_add_reply_header(rq, "X-Accel-Buffering", "no") < 0 ||
 	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0) {
 		free(f);

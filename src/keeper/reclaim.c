@@ -2,7 +2,7 @@
 /*
  * reclaim - write the memory of a sandbox that dozes to swap
  *
- * The kernel frees what it can in one call and gives up early, because pages on their way to the
+ * The kernel frees some pages in one call and gives up early, because pages on their way to the
  * disk are not free yet; so it is asked until nothing more comes.  A call is cut off by a timer:
  * between two of them a thaw, a removal or the end of the swap is noticed.  Nothing waits for a
  * reclaim: the sandbox's lock is not held, and a thaw does not look at it.
@@ -82,7 +82,7 @@ static int reclaim_until_thawed(const struct cgroup *c)
 		if (r < 0)
 			break;
 		idle = after + LITTLE > before ? idle + 1 : 0;
-		if (idle) /* what is being written is free a moment later */
+		if (idle) /* pages being written are free a moment later */
 			(void)poll(NULL, 0, PAUSE_MS);
 	}
 	return r == -ENOENT || r == -ENODEV ? 0 : r; /* it was removed meanwhile */

@@ -262,7 +262,7 @@ static bool egress_destination_is_special(const struct egress_destination *to)
 	return !to->name.n && address_is_special(address);
 }
 
-/* What is judged: a connection, or a request of it. */
+/* The connection to judge, or a request of it. */
 struct egress_question {
 	struct egress_destination to;
 	uint16_t port;

@@ -24,7 +24,7 @@ struct pull_waiter {
 	void (*retry)(struct cayd *c, struct request *rq);
 };
 
-/* What is pulled, for which owner, and how the request goes on. */
+/* The image to pull, for which owner, and how the request goes on. */
 struct pull_order {
 	const char *reference, *name;
 	struct id owner;                  /* of the image; none: the node */
@@ -420,7 +420,7 @@ void op_image_pull(struct cayd *c, struct request *rq)
 				     (int)ref.host.n, ref.host.p);
 	else if (q->tenant.noun != ID_NONE && !c->hooks->tenant_exists(c, &q->tenant))
 		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
-	else if (!keeper_is_up(c->keeper)) /* which unpacks what is pulled */
+	else if (!keeper_is_up(c->keeper)) /* which unpacks the image */
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (err.code == CAY_E_FORBIDDEN)
 		cay_err_hint(&err,

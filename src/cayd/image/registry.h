@@ -18,7 +18,7 @@
 [[nodiscard]] int registries_open(struct cayd *c, struct cay_err *err);
 /* Whether a setting, a list of words, contains this host. */
 bool registry_is_listed(const char *list, struct slice host);
-/* Whether the tenant has credentials of its own: what it pulls with them is its own. */
+/* Whether the tenant has credentials of its own: images pulled with them are its own. */
 bool registry_has_login(const struct cayd *c, const struct id *tenant, struct slice host);
 /* An authfile as skopeo reads it, with the credentials of this registry if there are any: those
  * given, else the owner's, else the node's. */

@@ -5,7 +5,7 @@
  * services-check - the services and kernels of a create or a template
  *
  * PID 1 gets them with the claim and checks them as it checks service.put.  This check refuses
- * early what is visibly wrong, before a sandbox is created for it.
+ * early a visible mistake, before a sandbox is created for it.
  */
 #include "cayd/core/cayd.h"
 

@@ -13,7 +13,7 @@
 #include "ops/types.h"
 
 #define OCI_IMAGE_LAYERS_MAX 16
-#define OCI_IMAGE_TEXTS_MAX MIB(1) /* of the config, the manifest and what is around them */
+#define OCI_IMAGE_TEXTS_MAX MIB(1) /* of the config, the manifest and the other small files */
 
 struct oci_image_layer {
 	uint8_t digest[32];

@@ -31,7 +31,7 @@ const struct sandbox *pool_find_warm(const struct cayd *c, const struct sandbox_
 /* Observers: a sandbox was restored; a sandbox changed.  Other than warm ones are ignored. */
 void pool_adopt_sandbox(struct sandbox *sb);
 void pool_sandbox_changed(struct sandbox *sb);
-/* Refill, and end what is surplus, from the loop. */
+/* Refill, and end surplus sandboxes, from the loop. */
 void pools_schedule_refill(struct cayd *c);
 void pools_sweep(struct cayd *c, uint64_t now);
 /* Whether any template has or had a warm sandbox. */

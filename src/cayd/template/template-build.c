@@ -220,7 +220,7 @@ static size_t utf8_complete_len(struct slice s)
 	return s.n;
 }
 
-/* Output of a build is untrusted: replace what is not text by '?'. */
+/* Output of a build is untrusted: replace bytes that are not text by '?'. */
 static char *build_log_sanitize(struct arena *arena, struct slice s)
 {
 	char *text = arena_strndup(arena, s.p, s.n);

@@ -110,7 +110,7 @@ static bool cgroup_has_process(int dir, uint64_t pid)
 	return false;
 }
 
-/* "0 100000 65536": what is 0 inside. */
+/* "0 100000 65536": the id outside of 0 inside. */
 static int user_map_read_root(uint64_t pid, uid_t *ret)
 {
 	auto_buf text = BUF_INIT(KIB(4)), name = BUF_INIT(PATH_BYTES);

@@ -5,7 +5,7 @@
  * buildah runs isolated from the user's settings: storage in a temporary directory, no
  * environment but proxy variables, no credentials but --authfile.  As root it runs in its
  * own mount, process and IPC namespaces; without root it creates them itself.  With a policy it
- * runs in the namespaces of a sandbox (build-network.h), on copies of what it reads.
+ * runs in the namespaces of a sandbox (build-network.h), on copies of the files it reads.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -335,14 +335,14 @@ static int program_run(struct cli *c, const char *const *argv, struct cay_err *e
 				 buf_str(&said));
 }
 
-/* The name of a copy in the directory of buildah; NULL of what is not there. */
+/* The name of a copy in the directory of buildah; NULL if there is no such file. */
 static int buildah_copy(struct cli *c, const struct buildah_workdir *s, const char *from,
 			const char *rest, const char *name, const char **ret, struct cay_err *err)
 {
 	struct buildah_args w = { .arena = &c->arena };
 
 	if (!from || access(from, F_OK) < 0) {
-		*ret = from; /* buildah says what is wrong with it */
+		*ret = from; /* buildah reports the error */
 		return 0;
 	}
 	buildah_args_append_all(&w, (const char *const[]){ "cp", "-a", "--", NULL });

@@ -111,7 +111,7 @@ int api_find_any_sandbox(struct api *a, const char *word, struct id *ret, struct
 	return api_find_sandbox_in_state(a, word, true, ret, err);
 }
 
-/* What is found in a list by a text of its row; each row begins with its id. */
+/* Lists whose rows are found by a text of theirs; each row begins with its id. */
 static const struct api_find_row {
 	enum op_id op;
 	const char *what;

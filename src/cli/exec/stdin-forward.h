@@ -35,7 +35,7 @@ struct stdin_forward {
 void stdin_forward_start(struct stdin_forward *f, const struct id *sandbox, const struct id *exec);
 /* The events to poll standard input and f->http.fd for. */
 void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, short *ret_http);
-/* Send and receive what is possible without blocking. */
+/* Send and receive as much as goes without blocking. */
 [[nodiscard]] int stdin_forward_continue(struct stdin_forward *f, bool readable, bool readable_http,
 					 struct cay_err *err);
 #endif

@@ -62,7 +62,7 @@ static int prompt_token_read_hidden(struct cli *c, char ret[static CONTEXT_TOKEN
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "read the terminal's mode");
 	quiet = before;
 	quiet.c_lflag &= ~(tcflag_t)ECHO;
-	/* before the prompt: TCSAFLUSH discards what is typed ahead, and echo would show it */
+	/* before the prompt: TCSAFLUSH discards keys typed ahead, and echo would show it */
 	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "turn off the terminal's echo");
 	(void)!write(STDERR_FILENO, "token: ", 7);

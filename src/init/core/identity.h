@@ -5,7 +5,7 @@
  * identity - what tells a sandbox from others whose files it has a copy of
  *
  * Files of the sandbox are hostile: a name may be a link, a directory, a device or a FIFO.  None
- * is followed, opened for writing or waited for; what is not a plain file with an id stays as it
+ * is followed, opened for writing or waited for; anything but a plain file with an id stays as it
  * is.
  */
 

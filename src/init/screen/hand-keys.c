@@ -22,7 +22,7 @@ int hand_release(struct hand *a, struct cay_err *err)
 	return r;
 }
 
-/* Map what is to be pressed and has no key. *ret is how many of the keysyms there is a key for. */
+/* Map the keysyms to press that have no key. *ret is how many of the keysyms there is a key for. */
 static int hand_map(struct hand *a, const uint32_t *keysyms, size_t n, size_t *ret,
 		    struct cay_err *err)
 {

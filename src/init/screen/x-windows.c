@@ -52,7 +52,7 @@ static int x_get_property(struct x_conn *c, uint32_t window, uint32_t atom, uint
 	return 0;
 }
 
-/* A text of a program, without control characters, and cut; what is not UTF-8 is left out. */
+/* A text of a program, cut, without control characters and bytes that are not UTF-8. */
 static const char *text_clean(struct slice s, struct arena *arena)
 {
 	char text[TITLE_MAX];

@@ -9,7 +9,7 @@
  *
  *	NAME=VALUE... = NAME=VALUE...
  *
- * What is new or different afterwards becomes part of the sandbox's environment, so later
+ * A new or different variable becomes part of the sandbox's environment, so later
  * scripts, services and commands have it.  The shell's own variables stay its own.  The bytes are
  * untrusted: words that are no variable are skipped.
  * Bounded: START_ENV_BYTES, START_ENV_MAX variables of the sandbox.

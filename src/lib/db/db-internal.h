@@ -58,7 +58,7 @@ enum db_stmt {
 				 struct cay_err *err);
 /* False, and zeros: there is none, or it cannot be read. */
 bool db_mark_read(int dirfd, struct db_past *ret);
-/* It lacks what it once had. */
+/* Transactions that it once had are missing. */
 bool db_past_is_behind(const struct db_past *past, const struct db_past *mark);
 /* It is another journal than the one beside the mark was. */
 bool db_past_is_foreign(const struct db_past *past, const struct db_past *mark);

@@ -364,7 +364,7 @@ static bool rule_has_address(const struct policy_rule_row *row, uint32_t address
 
 #define NO_RULE_YET (-2)
 
-/* What is judged: name NULL for an address; rq NULL for a connection. */
+/* The connection or request to judge: name NULL for an address; rq NULL for a connection. */
 struct judged {
 	const struct host_name *name;
 	uint32_t address;

@@ -384,7 +384,7 @@ static bool life_is_wanted(const struct life *l, uint64_t now)
 	return l->n_requests || now < life_time_add(l->active_ns, l->doze_ns);
 }
 
-/* What is done to it now comes first, and its outcome leads here again. */
+/* An operation that is under way comes first, and its outcome leads here again. */
 static void life_wake(struct life_out *out, uint64_t now)
 {
 	if (life_is_dozing(&out->next) && life_is_still(&out->next) &&

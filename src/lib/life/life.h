@@ -114,7 +114,7 @@ struct life {
 	uint8_t on_exit;     /* enum on_exit: effect of the entrypoint's end */
 	bool warm;           /* without an owner yet */
 	/* in the record, not in the row */
-	bool rolled_back; /* what it has on the disk is void */
+	bool rolled_back; /* its files on the disk are void */
 	bool dozes;       /* it is paused, or being paused, because it was idle */
 	/* the same; set by life_set_rest() */
 	bool expire_stops, idle_stops; /* it does not end then */

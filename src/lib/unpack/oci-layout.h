@@ -72,7 +72,7 @@ const struct oci_layout_file *oci_layout_find_file(const struct oci_layout *l, c
 [[nodiscard]] int oci_layout_read_blob(const struct oci_layout *l, const struct descriptor *d,
 				       struct buf *ret, struct cay_err *err);
 
-/* Messages say what is wrong with a blob; the caller adds which one it is. */
+/* Messages name the fault of a blob; the caller adds which one it is. */
 struct blob {
 	int fd;
 	uint64_t at, left;
