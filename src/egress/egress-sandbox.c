@@ -166,10 +166,7 @@ int egress_sandbox_set_policy(struct egress_sandbox *sb, struct slice policy)
 		return -ENOMEM; /* it keeps the one it has */
 	buf_fini(&sb->policy);
 	sb->policy = copy;
-	for (struct flow *f = sb->flows, *next; f; f = next) {
-		next = flow_next(f);
-		flow_judge_again(f);
-	}
+	egress_sandbox_judge_flows(sb);
 	return 0;
 }
 

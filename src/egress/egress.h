@@ -215,8 +215,8 @@ void egress_sandbox_accept_flow(struct egress_sandbox *sb);
 struct sockaddr_in;
 [[nodiscard]] bool flow_start(struct egress_sandbox *sb, const struct sockaddr_in *dialled,
 			      int *fd);
-/* Judge it by the present policy: it is cut, or goes on. */
-void flow_judge_again(struct flow *f);
+/* Judge all by the present policy: each is cut, or goes on. */
+void egress_sandbox_judge_flows(struct egress_sandbox *sb);
 /* Of one that waits: the answer, which counts only where the present policy asks. */
 void flow_answer(struct flow *f, enum egress_answer_verdict verdict);
 void flow_cut(struct flow *f, const char *why);

@@ -46,7 +46,7 @@ void flow_inspect(struct flow *f)
 					.arg = f };
 	struct conn *inside = f->inside;
 
-	if (f->port != HTTPS_PORT && f->port != HTTP_PORT) {
+	if (f->port != FLOW_HTTPS_PORT && f->port != FLOW_HTTP_PORT) {
 		flow_cut(f, "cannot_inspect");
 		return;
 	}
@@ -67,10 +67,4 @@ void flow_move_again(struct flow *f)
 		tunnel_go_on(f->tunnel);
 	else if (f->inspection)
 		inspection_move_again(f->inspection);
-}
-
-bool flow_escapes_inspection(const struct flow *f)
-{
-	return f->verdict.inspect && !f->inspection &&
-	       (f->port != HTTPS_PORT || f->state != EGRESS_FLOW_CHECKING);
 }

@@ -197,11 +197,20 @@ static struct slice egress_sandbox_policy(const struct egress_sandbox *sb)
 	return (struct slice){ sb->policy.data, sb->policy.len };
 }
 
-static struct egress_verdict flow_judge(const struct flow *f)
+static struct flow_facts flow_get_facts(const struct flow *f)
 {
-	return f->name.n ? egress_judge_name(egress_sandbox_policy(f->sandbox), &f->name, f->port)
-			 : egress_judge_address(egress_sandbox_policy(f->sandbox), f->address,
-						f->port);
+	const bool asking = f->state == EGRESS_FLOW_ASKING;
+
+	return (struct flow_facts){ .name = f->name.n ? &f->name : NULL,
+				    .address = f->address,
+				    .port = f->port,
+				    .asking = asking,
+				    .approved = f->approved,
+				    .saying = f->port == FLOW_HTTPS_PORT &&
+					      f->state == EGRESS_FLOW_CHECKING,
+				    .guarded = f->guarded,
+				    .inspected = f->inspection,
+				    .hides_name = f->hides_name };
 }
 
 static void on_flow_idle_timer(uv_timer_t *t)
@@ -337,17 +346,16 @@ static const struct conn_events flow_inside_events = { .read = on_flow_inside_re
 						       .end = on_flow_inside_end,
 						       .closed = on_flow_inside_closed };
 
-/* By name, outside: what a program sends there is compared with that name. */
 static bool flow_is_to_host(const struct flow *f)
 {
-	return f->name.n && !flow_is_to_peer(f);
+	return f->name.n && flow_is_outside(&f->name);
 }
 
 /* It is allowed. */
 static void flow_pass(struct flow *f)
 {
 	flow_stop_asking(f, EGRESS_ASK_LEFT);
-	if (flow_is_to_host(f) && f->port == HTTPS_PORT) {
+	if (flow_is_to_host(f) && f->port == FLOW_HTTPS_PORT) {
 		(void)uv_timer_start(&f->timer, on_flow_hello_timeout, HELLO_MS, 0);
 		conn_set_reading(f->inside, true);
 		if (f->hello.len)
@@ -388,43 +396,39 @@ static void flow_ask(struct flow *f)
 
 void flow_answer(struct flow *f, enum egress_answer_verdict verdict)
 {
-	f->verdict = flow_judge(f);
-	if (verdict == EGRESS_ANSWER_NOBODY) {
-		flow_cut(f, "nobody_to_ask");
-	} else if (verdict != EGRESS_ANSWER_ALLOW || f->verdict.action == EGRESS_DENY) {
-		flow_cut(f, "deny");
+	const struct flow_facts facts = flow_get_facts(f);
+	const struct flow_judgement j = flow_judge_answered(egress_sandbox_policy(f->sandbox),
+							    &facts, verdict == EGRESS_ANSWER_ALLOW);
+
+	f->verdict = j.verdict;
+	if (j.next == FLOW_CUT) {
+		flow_cut(f, verdict == EGRESS_ANSWER_NOBODY ? "nobody_to_ask" : j.why);
 	} else {
 		f->approved = true;
 		flow_pass(f);
 	}
 }
 
-/* Whether requests on port 80 are read by the host guard or by an inspection is settled when the
- * program connects. */
-static bool flow_is_guarded_wrongly(const struct flow *f)
+static void flow_judge_anew(struct flow *f)
 {
-	return flow_is_to_host(f) && f->port == HTTP_PORT && f->verdict.inspect == f->guarded;
-}
+	const struct flow_facts facts = flow_get_facts(f);
+	const struct flow_judgement j = flow_judge_again(egress_sandbox_policy(f->sandbox), &facts);
 
-void flow_judge_again(struct flow *f)
-{
-	bool asks;
-
-	f->verdict = flow_judge(f);
-	asks = f->verdict.action == EGRESS_ASK;
-	if (f->state == EGRESS_FLOW_ASKING && flow_is_guarded_wrongly(f))
-		flow_cut(f, "not_inspected");
-	else if (f->verdict.action != EGRESS_ALLOW && !(asks && f->approved) &&
-		 !(asks && f->state == EGRESS_FLOW_ASKING))
-		flow_cut(f, "deny");
-	else if (f->state == EGRESS_FLOW_ASKING && !asks)
+	f->verdict = j.verdict;
+	if (j.next == FLOW_CUT)
+		flow_cut(f, j.why);
+	else if (j.next == FLOW_PASSES)
 		flow_pass(f);
-	else if (f->state != EGRESS_FLOW_ASKING && flow_escapes_inspection(f))
-		flow_cut(f, "not_inspected");
 	else if (f->inspection && !inspection_is_allowed(f->inspection, &f->verdict))
 		flow_cut(f, "request_denied");
-	else if (f->hides_name && !egress_sandbox_may_hide_names(f->sandbox, f->port))
-		flow_cut(f, "name_is_hidden");
+}
+
+void egress_sandbox_judge_flows(struct egress_sandbox *sb)
+{
+	for (struct flow *f = sb->flows, *next; f; f = next) {
+		next = f->next;
+		flow_judge_anew(f);
+	}
 }
 
 /* Which name it dialled; false: it dialled an address that no name has. */
@@ -441,31 +445,31 @@ static void flow_begin(struct flow *f, int fd)
 {
 	struct egress *e = f->sandbox->egress;
 	const bool has_target = f->address != STEER_SERVICE && flow_find_name(f);
+	const struct flow_facts facts = flow_get_facts(f);
+	const struct flow_judgement j =
+		has_target ? flow_judge_first(egress_sandbox_policy(f->sandbox), &facts)
+			   : (struct flow_judgement){ FLOW_CUT,
+						      "no_such_host",
+						      { .action = EGRESS_DENY, .rule = -1 } };
 	struct host_guard_layer guard = { { host_guard_attach }, &f->name, on_flow_refused, f };
 	struct conn_conf conf = { .events = &flow_inside_events,
 				  .data = f,
 				  .out_max = 2 * CONN_READ };
 
-	f->verdict = (struct egress_verdict){ .action = EGRESS_DENY, .rule = -1 };
-	if (has_target)
-		f->verdict = flow_judge(f);
-	if (flow_is_to_host(f) && f->port == HTTP_PORT && !f->verdict.inspect)
+	f->verdict = j.verdict;
+	f->guarded = flow_is_to_guard(&facts, &j.verdict);
+	if (f->guarded)
 		conf.layer = &guard.layer;
-	f->guarded = conf.layer;
 	if (conn_open_fd(e->room, fd, AF_INET, &conf, &f->inside) < 0) {
 		f->inside = NULL;
 		flow_cut(f, "no_memory");
 		return;
 	}
 	f->holds++;
-	if (!has_target) {
-		flow_cut(f, "no_such_host");
-		return;
-	}
-	if (f->verdict.action == EGRESS_ASK)
+	if (j.next == FLOW_CUT)
+		flow_cut(f, j.why);
+	else if (j.next == FLOW_ASKS)
 		flow_ask(f);
-	else if (f->verdict.action != EGRESS_ALLOW)
-		flow_cut(f, "deny");
 	else
 		flow_pass(f);
 }

@@ -2,11 +2,9 @@
 #ifndef CAY_EGRESS_FLOW_H
 #define CAY_EGRESS_FLOW_H
 /* flow - a connection of a sandbox; shared by the files flow*.c and ask.c */
+#include "egress/flow-judge.h"
 #include "egress/inspection.h"
 #include "net/tunnel.h"
-
-#define HTTPS_PORT 443
-#define HTTP_PORT 80
 
 #define DIALS_MAX 3
 
@@ -90,8 +88,6 @@ void flow_proxy_free(struct flow *f);
 
 /* flow-inspect.c: requests are read from here on. */
 void flow_inspect(struct flow *f);
-/* The policy wants its requests to be read, and it is too late: its hello has passed. */
-bool flow_escapes_inspection(const struct flow *f);
 /* A filter or the inspection refuses to go on. */
 void on_flow_refused(void *arg, const char *why);
 #endif

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <regex.h>
 
 #include "egress/host-name.h"
 #include "unit.h"
+
+#ifdef CAY_SANITIZED
+#define EVERY_MAX 6
+#else
+#define EVERY_MAX 7
+#endif
 
 #define L60 "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff"
 #define L63 L60 "ggg"
@@ -137,6 +144,88 @@ static void below(void **)
 	}
 }
 
+/* The next text of these bytes, all of one length and then longer ones; false: there is none. */
+static bool next_text(const char *alphabet, size_t n_alphabet, unsigned at[static EVERY_MAX],
+		      char text[static EVERY_MAX + 1], size_t *n)
+{
+	size_t i = 0;
+
+	while (i < *n && ++at[i] == n_alphabet)
+		at[i++] = 0;
+	if (i == *n && ++*n > EVERY_MAX)
+		return false;
+	for (i = 0; i < *n; i++)
+		text[i] = alphabet[at[i]];
+	text[*n] = 0;
+	return true;
+}
+
+/* The parser sees bytes by their kind alone, so a byte of each kind stands for all. */
+static void every_short_text(void **)
+{
+	static const char alphabet[] = { 'a', 'Z', '0', '-', '_', '.', 0, '\xc3' };
+	char text[EVERY_MAX + 1] = {};
+	unsigned at[EVERY_MAX] = {};
+	size_t n = 0, names = 0;
+	regex_t re;
+
+	assert_int_equal(regcomp(&re,
+				 "^([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\\.)+"
+				 "[a-z]([a-z0-9_-]*[a-z0-9_])?$",
+				 REG_EXTENDED | REG_ICASE | REG_NOSUB),
+			 0);
+	while (next_text(alphabet, sizeof(alphabet), at, text, &n)) {
+		const bool good = strlen(text) == n && regexec(&re, text, 0, NULL, 0) == 0;
+		struct host_name name;
+		int r = host_name_parse((struct slice){ text, n }, &name);
+
+		if ((r == 0) != good || (good && (name.n != n || strcasecmp(name.text, text) != 0)))
+			fail_msg("'%s' of %zu bytes", text, n);
+		names += good;
+	}
+	regfree(&re);
+	assert_true(names > 1000);
+}
+
+static size_t write_wire(const struct host_name *name, uint8_t ret[static EVERY_MAX + 3])
+{
+	size_t begin = 0;
+
+	for (size_t i = 0; i <= name->n; i++) {
+		ret[i + 1] = (uint8_t)name->text[i];
+		if (name->text[i] && name->text[i] != '.')
+			continue;
+		ret[begin] = (uint8_t)(i - begin);
+		begin = i + 1;
+	}
+	return name->n + 2u;
+}
+
+/* No two questions have one name: what is read, written again, is what was read. */
+static void every_short_question(void **)
+{
+	static const char alphabet[] = { 0, 1, 2, 'b', 'Z', '.', '-', '\xc0' };
+	char text[EVERY_MAX + 1] = {};
+	unsigned at[EVERY_MAX] = {};
+	size_t n = 0, names = 0;
+
+	while (next_text(alphabet, sizeof(alphabet), at, text, &n)) {
+		uint8_t wire[EVERY_MAX + 3] = {};
+		struct host_name name;
+		ssize_t r = host_name_read_wire((const uint8_t *)text, n, &name);
+
+		if (r < 0)
+			continue;
+		names++;
+		if ((size_t)r > n || write_wire(&name, wire) != (size_t)r)
+			fail_msg("'%s' has another length", name.text);
+		for (ssize_t i = 0; i < r; i++)
+			if (wire[i] != (uint8_t)(text[i] == 'Z' ? 'z' : text[i]))
+				fail_msg("'%s' is another name", name.text);
+	}
+	assert_true(names > 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +233,8 @@ int main(void)
 		cmocka_unit_test(a_question_has_a_name),
 		cmocka_unit_test(the_longest_question_fits),
 		cmocka_unit_test(below),
+		cmocka_unit_test(every_short_text),
+		cmocka_unit_test(every_short_question),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
