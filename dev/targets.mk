@@ -104,7 +104,7 @@ soak: build/gcc ## 20,000 rollouts of eight clients while edge, cayd, keeper and
 egress-sweep: export CAY_FULL := 1
 egress-sweep: build/gcc ## 1,000 starts, 100 kills of each program and 1,000 changes of a policy, and attacks from inside: not one packet leaves that is forbidden: half an hour
 	@dev/ns-run env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_egress_sweep.py tests/integration/control/test_egress_attack.py \
-		tests/integration/control/test_egress_inspect.py::test_requests_while_cay_broker_is_killed
+		tests/integration/control/test_egress_inspect.py::test_requests_while_a_program_is_killed
 
 egress-decisions: export CAY_FULL := 1
 egress-decisions: build/gcc ## 100,000 decisions over several files of the log, without cayd and with clocks that go on by a day; none is lost: five minutes

@@ -422,7 +422,7 @@ def test_cayd_is_killed_while_one_waits(net):
             answer(c, row_of(c, other), remember="group")
             hold(c, one, "api.example.com", 8443)
             before = row_of(c, one, to="api.example.com")
-            net.connections()
+            wait_for("the other's connection", net.connections, 30)
             c.kill_daemon("cayd")
             c.start_cayd()
             attach(c, other)
