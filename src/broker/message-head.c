@@ -91,6 +91,11 @@ int request_head_write(const struct http_head *h, const struct broker_record *to
 
 	if (h->minor != 1 || !request_is_for(http_header_find(h, "host"), to))
 		return cay_fail(err, CAY_E_INVALID, "the request is for another host");
+	/* RFC 9110, 9.3.8 */
+	if (credential && slice_eq(h->method, SLICE("TRACE")))
+		return cay_fail(err, CAY_E_INVALID,
+				"a host sends back what it gets with TRACE, which would be the "
+				"credential; use another method");
 	/* reserved at once: a buffer that grows leaves a copy */
 	r = buf_reserve(ret, ret->max);
 	if (r >= 0)

@@ -3,8 +3,8 @@
 
     apihost.py LOG REPOSITORIES ADDRESS CERTIFICATE KEY [ADDRESS CERTIFICATE KEY]...
 
-Each request is a line of JSON in LOG.  /echo sends the head back, /redirect to /echo of another host, /git/ is git's own server, which wants
-the password in PASSWORD.
+Each request is a line of JSON in LOG.  /echo sends the head back, /error too and says that it failed, /redirect leads to /echo of another host
+and tells it the target of this request, /plain to http, /git/ is git's own server, which wants the password in PASSWORD.
 """
 import base64
 import http.server
@@ -42,12 +42,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 break
         if self.path.startswith("/git/"):
             self.git(body)
-        elif self.path == "/redirect":
-            self.reply(302, b"", ("Location", "https:" + "//evil.lab.example/echo"))
+        elif self.path.startswith("/redirect"):
+            self.reply(302, b"", ("Location", "https:" + "//evil.lab.example/echo?of=" + self.path))
+        elif self.path.startswith("/plain"):
+            self.reply(301, b"", ("Location", "http:" + "//api.lab.example" + self.path))
+        elif self.path.startswith("/error"):
+            self.reply(500, f"{self.requestline}\n{self.headers}".encode(), ("WWW-Authenticate", "Bearer realm=" + self.headers.get("Authorization", "none")))
         else:
             self.reply(200, str(self.headers).encode() + body, ("X-Echo", self.headers.get("Authorization", "none")))
 
-    do_GET = do_POST = handle_one
+    do_GET = do_POST = do_TRACE = do_TRACK = handle_one
 
     def log_message(self, *_):
         pass

@@ -224,8 +224,46 @@ def test_NET_14_a_redirect_leads_without_it(node, hosts, box):
     code, _, error = run(node, box(), "curl -sSL --location-trusted https://api.lab.example/redirect")
     asked = hosts.asked()
     assert code == 0, error
-    assert [(at, path) for at, path, _ in asked] == [(API, "/redirect"), (EVIL, "/echo")]
+    assert [(at, path) for at, path, _ in asked] == [(API, "/redirect"), (EVIL, "/echo?of=/redirect")]
     assert authorizations(asked, EVIL) == [] and SECRET not in json.dumps(asked[1:])
+
+
+# what is sent, whether the host gets it, and what the program gets
+ECHOES = {
+    "trace": ("-X TRACE https://api.lab.example/echo", False, "Cay-Reason: request"),
+    "track": ("-X TRACK https://api.lab.example/echo", False, ""),
+    "trace-in-small": ("-X Trace https://api.lab.example/echo", False, ""),
+    "trace-by-a-header": ("-X POST -H X-HTTP-Method-Override:TRACE https://api.lab.example/error", True, "****"),
+    "error-page": ("https://api.lab.example/error", True, "****"),
+    "upgrade": ("-H 'Connection: Upgrade, HTTP2-Settings' -H 'Upgrade: h2c' -H 'HTTP2-Settings: AAMAAABk' https://api.lab.example/echo", None, ""),
+    "http2": ("--http2-prior-knowledge https://api.lab.example/echo", None, ""),
+    "http2-authority": ("--http2-prior-knowledge -H 'Host: evil.lab.example' https://api.lab.example/echo", False, ""),
+    "redirect-tells-the-target": ("-L --location-trusted -e ';auto' https://api.lab.example/redirect", True, ""),
+    "redirect-to-http": ("-L --location-trusted https://api.lab.example/plain", True, ""),
+    "connect": ("-p -x http://api.lab.example:443 https://evil.lab.example/echo", False, ""),
+}
+
+
+@pytest.mark.parametrize("kind", ["bearer", "query"])
+@pytest.mark.parametrize("way", ECHOES)
+def test_EGR_02_it_does_not_come_back(node, net, hosts, box, kind, way):
+    """A host that sends back what it gets, by each way that there is: the secret is in nothing that the program gets, in no request to
+    another host, in no record, and in no packet."""
+    if kind == "query":
+        node.call("PUT", "/v1/credentials/query", {"kind": "query", "header": "api_key", "value": SECRET, "hosts": ["api.lab.example"]})
+    words, arrives, expected = ECHOES[way]
+    one = box("api" if kind == "bearer" else "query")
+    net.frames()
+    _, said, error = run(node, one, "curl -sSi --max-time 10 " + words)
+    asked = hosts.asked()
+    assert not any(f in said + error for f in forms(SECRET)), said
+    if arrives is not None:
+        assert any(SECRET in json.dumps(r) for r in asked if r[0] == API) == arrives, (asked, said, error)
+    assert SECRET not in json.dumps([r for r in asked if r[0] != API]) and expected in said
+    assert not any("h2c" in str(r) for r in asked)
+    assert SECRET not in json.dumps([d for d in decisions(node) if d.get("target") == one])
+    frames, lost = net.frames()
+    assert not lost and not [f for f in frames if SECRET.encode() in f[3]] and {f[2] for f in frames if f[0] == 6} <= {443}
 
 
 @pytest.mark.parametrize("command", [
