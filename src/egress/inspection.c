@@ -25,6 +25,7 @@ struct inspection {
 	bool closing;
 	bool leaving;      /* the last bytes go out, others are dropped */
 	bool secure;       /* TLS with the program is established, or there is none */
+	bool in_head;      /* since the deadline was set */
 	bool inside_ended; /* the program sends no more */
 	bool asked;        /* a request is under way */
 	bool waiting;      /* its head waits for a host */
@@ -112,13 +113,16 @@ static void inspection_leave(struct inspection *i)
 	inspection_wait_for_end(i);
 }
 
+/* A handshake and a head have so long in all, however often a byte of them comes. */
 static void inspection_set_deadline(struct inspection *i)
 {
-	bool in_head = !i->asked && !http_parser_is_idle(&i->request);
+	const bool in_head = !i->secure || (!i->asked && !http_parser_is_idle(&i->request));
 
-	if (!i->closing && !i->leaving)
-		(void)uv_timer_start(&i->timer, on_inspection_close_timer,
-				     in_head ? HEAD_MS : SILENCE_MS, 0);
+	if (i->closing || i->leaving || (in_head && i->in_head))
+		return;
+	i->in_head = in_head;
+	(void)uv_timer_start(&i->timer, on_inspection_close_timer, in_head ? HEAD_MS : SILENCE_MS,
+			     0);
 }
 
 /* Read from one side while the other takes it, and the meter lets it. */
@@ -377,6 +381,7 @@ static void on_inspection_inside_ready(struct conn *c)
 	struct inspection *i = conn_data(c);
 
 	i->secure = true;
+	inspection_set_deadline(i);
 }
 
 static void on_inspection_inside_read(struct conn *c, struct slice bytes)
@@ -591,8 +596,8 @@ void inspection_start(struct inspection *i, struct conn *inside, struct slice re
 	i->inside = inside;
 	i->open++;
 	conn_set_owner(inside, &events, i, OUT_MAX);
-	inspection_set_deadline(i);
 	i->secure = c->port != HTTPS_PORT;
+	inspection_set_deadline(i);
 	conn_set_reading(inside, true);
 	if (c->port == HTTPS_PORT &&
 	    ca_attach_tls(c->sandbox->egress, &c->sandbox->id, c->name, inside, read) < 0)

@@ -18,7 +18,7 @@ import pytest
 import tlshost
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
-from test_egress import decisions
+from test_egress import client_hello, decisions
 
 API, OTHER = "93.184.2.1", "93.184.2.2"
 ZONE = {"api.example.com": [API], "other.example.com": [OTHER], "plain.example.com": [API]}
@@ -415,6 +415,42 @@ def test_check_judges_requests(node, box):
     done = subprocess.run([pathlib.Path(BUILD).resolve() / "src/cli/cay", "egress", "check", "--path", "/v1/a", "--method", "PUT", one, "api.example.com"],
                           env=node.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.stdout.startswith("deny"), done
+
+
+EACH = 50 if os.environ.get("CAY_FULL") else 12
+# what each of these connections sends, and then, a byte or a line a second; None: nothing more
+SLOW = {"silent": (443, "", None), "a slow hello": (443, "\\026", "\\003"), "half a handshake": (443, "$(cat /tmp/hello)", None),
+        "a slow head": (80, "GET / HTTP/1.1\\r\\n", "X-A: b\\r\\n"), "a slow upload": (80, "POST /v1 HTTP/1.1\\r\\nHost: plain.example.com\\r\\nContent-Length: 9999\\r\\n\\r\\n", "x")}
+
+
+def resident(node):
+    return int(pathlib.Path(f"/proc/{node.daemons['cay-egress'].pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_EGR_04_slow_ones_end_and_leave_others_alone(node, net, box):
+    """Connections that are open by half, or send a byte a second: what is no request by then ends within its ten seconds, whatever comes
+    meanwhile; an upload may be slow. Another sandbox is answered, and the memory of cay-egress hardly grows."""
+    one, other = box(rule("plain.example.com", inspect=True, ports=[80]), rule(inspect=True)), box(rule(inspect=True))
+    node.open("PUT", f"/v1/sandboxes/{one}/files/content?path=/tmp/hello", client_hello("api.example.com")).read()
+    assert curl(node, other, HTTPS + "api.example.com/v1/before")[0] == 200
+    before, script = resident(node), ""
+    for port, first, more in SLOW.values():
+        begin = "cat /tmp/hello" if "hello" in first else f"printf '{first}'"
+        then = f"while sleep 1; do printf '{more}'; done" if more else "sleep 300"
+        script += f"for i in $(seq {EACH}); do ({begin}; {then}) | busybox nc {'plain' if port == 80 else 'api'}.example.com {port} > /dev/null 2>&1 & done; "
+    node.exec_detached(one, ["sh", "-c", script + "wait"])
+
+    def open_flows():
+        return [f["port"] for f in node.call("GET", f"/v1/sandboxes/{one}/egress/flows")["flows"]]
+    wait_for("all of them", lambda: len(open_flows()) > 4 * EACH, 30)
+    most, begun = len(open_flows()), time.monotonic()
+    status, _, error = curl(node, other, HTTPS + "api.example.com/v1/beside")
+    assert status == 200, error
+    took = time.monotonic() - begun
+    assert resident(node) - before < most * (128 << 10), "memory of a connection"
+    wait_for("the end of those that are no request", lambda: open_flows() == [80] * EACH, 30)
+    assert time.monotonic() - begun < 25
+    print(f"{most} slow connections: another is answered in {took:.2f} s")
 
 
 KILLS = 100 if os.environ.get("CAY_FULL") else 3
