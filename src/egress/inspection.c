@@ -37,9 +37,6 @@ struct inspection {
 	struct http_parser request, reply;
 	struct buf in;   /* read, not parsed */
 	struct buf head; /* of the request, for a host that is being dialled */
-	char method[EGRESS_METHOD_MAX + 1];
-	bool has_body;                              /* the request under way */
-	struct buf target;                          /* with the method, of the request under way */
 	char credential[EGRESS_CREDENTIAL_MAX + 1]; /* that the host was dialled for */
 	uint64_t moved[2]; /* bytes that the program and the host have sent */
 };
@@ -53,7 +50,6 @@ static void inspection_unref(struct inspection *i)
 	http_parser_fini(&i->reply);
 	buf_fini(&i->in);
 	buf_fini(&i->head);
-	buf_fini(&i->target);
 	free(i);
 }
 
@@ -226,30 +222,25 @@ static struct egress_verdict inspection_apply_answer(const struct inspection *i,
 	return v;
 }
 
+/* The head is there for as long as its request is under way. */
+static struct egress_verdict inspection_judge_head(const struct inspection *i,
+						   struct slice *ret_credential,
+						   const char **ret_why)
+{
+	return inspection_apply_answer(i, request_judge_head(inspection_policy(i), i->conf.name,
+							     i->conf.port, &i->request.head,
+							     ret_credential, ret_why));
+}
+
 bool inspection_is_allowed(struct inspection *i, struct egress_verdict *ret)
 {
 	struct slice credential;
+	const char *why;
 
 	if (!i->asked || i->leaving || i->closing)
 		return true;
-	*ret = inspection_apply_answer(
-		i,
-		request_judge(inspection_policy(i), i->conf.name, i->conf.port, slice_of(i->method),
-			      (struct slice){ i->target.data, i->target.len }, i->has_body,
-			      &credential));
+	*ret = inspection_judge_head(i, &credential, &why);
 	return ret->action == EGRESS_ALLOW;
-}
-
-/* For the time it is under way. */
-static int inspection_keep_request(struct inspection *i, const struct http_head *h)
-{
-	if (h->method.n >= sizeof(i->method))
-		return -EINVAL;
-	memcpy(i->method, h->method.p, h->method.n);
-	i->method[h->method.n] = 0;
-	i->has_body = request_has_body(h);
-	buf_clear(&i->target);
-	return buf_append(&i->target, h->target.p, h->target.n);
 }
 
 static void inspection_expect_reply(struct inspection *i, const struct http_head *h)
@@ -271,8 +262,7 @@ static void inspection_pass_head(struct inspection *i, struct slice credential)
 	i->keep = h->keep_alive;
 	inspection_expect_reply(i, h);
 	buf_clear(&i->head);
-	if (inspection_keep_request(i, h) < 0 ||
-	    inspected_head_write(h, i->conf.name, &i->head) < 0) {
+	if (inspected_head_write(h, i->conf.name, &i->head) < 0) {
 		i->conf.failed(i->conf.arg, "head_too_long");
 		return;
 	}
@@ -298,9 +288,7 @@ static void inspection_take_head(struct inspection *i)
 	const char *by = "request_denied";
 
 	if (!why) {
-		v = inspection_apply_answer(i,
-					    request_judge_head(inspection_policy(i), i->conf.name,
-							       i->conf.port, h, &credential, &by));
+		v = inspection_judge_head(i, &credential, &by);
 		why = v.action == EGRESS_ALLOW ? NULL : by;
 	}
 	if (!why) {
@@ -573,7 +561,6 @@ struct inspection *inspection_new(const struct inspection_conf *conf)
 	i->conf = *conf;
 	i->in = BUF_INIT(IN_MAX);
 	i->head = BUF_INIT(REQUEST_HEAD_MAX);
-	i->target = BUF_INIT(HTTP_TARGET_MAX);
 	memcpy(i->credential, NO_CREDENTIAL, sizeof(NO_CREDENTIAL));
 	http_parser_init(&i->request, HTTP_KIND_REQUEST);
 	http_parser_init(&i->reply, HTTP_KIND_RESPONSE);

@@ -226,6 +226,20 @@ def test_a_new_policy_is_for_the_next_request(node, net, box):
     assert requests(net)[0] == [b"GET /v1/a"]
 
 
+def test_a_request_under_way_is_judged_again(node, net, box):
+    """As it was judged first: also by the headers that replace its method. What the new policy denies is cut before the reply."""
+    one = box(rule("plain.example.com", methods=["POST", "PUT"], ports=[80]))
+    upload = "(printf '%s /v1 HTTP/1.1\\r\\nHost: plain.example.com\\r\\nContent-Length: 999\\r\\n{}\\r\\n'; sleep 300) | busybox nc plain.example.com 80"
+    for method, more in ("POST", ""), ("PUT", ""), ("POST", "X-HTTP-Method-Override: put\\r\\n"):
+        node.exec_detached(one, ["sh", "-c", upload.format(more).replace("%s", method)])
+
+    def ports():
+        return [f["state"] for f in node.call("GET", f"/v1/sandboxes/{one}/egress/flows")["flows"]]
+    wait_for("all of them", lambda: ports() == ["open"] * 3, 30)
+    node.call("PUT", f"/v1/sandboxes/{one}/egress", {"rules": [rule("plain.example.com", methods=["POST"], ports=[80])]})
+    assert len(ports()) == 1
+
+
 def test_a_connection_that_was_not_read_is_cut(node, net, box):
     one = box(rule())
     node.exec(one, ["sh", "-c", f"(sleep 1000 | {CLIENT} > /dev/null 2>&1 &)"])
