@@ -4,13 +4,16 @@
 The expected numbers are those of the hosts in tests/lib/lab.py: how many connections they had, and the bytes that they
 received and sent.
 """
+import pathlib
+import re
 import signal
+import subprocess
 
 import lab
 import prometheus
 import pytest
 from cay import wait_for
-from test_egress import DB, HOSTS, ZONE, allow, dial, node_in_lab
+from test_egress import DB, HOSTS, ZONE, allow, decision_files, dial, node_in_lab
 
 FIELDS = ("total", "denied", "failed", "names_denied", "up_bytes", "down_bytes")
 
@@ -83,6 +86,27 @@ def test_counts_are_those_that_hosts_saw(node, net):
     node.delete(one)
     node.delete(other)
     assert numbers(node, ("bytes_total", ("direction", "up"))) == [up], "an end takes nothing away"
+
+
+def test_bytes_by_name_are_in_the_log(node, net):
+    """By the command of the guide; with a connection that was cut, and names that share a host."""
+    one = node.create("tiny", egress=allow("db.example.com", "kept.example.com", ports=[5432]))
+    send(node, one, 300000)
+    send(node, one, 7000)
+    send(node, one, 20, "kept.example.com")
+    hold = node.exec_detached(one, ["sh", "-c", "(echo hello; sleep 1000) | busybox nc kept.example.com 5432"])
+    wait_for("its echo", lambda: b"hello" in node.exec_output(one, hold), 30)
+    node.call("POST", f"/v1/sandboxes/{one}/egress/cut", {})
+    greeting = len(f"this is {DB} port 5432\n")
+    guide = (pathlib.Path(__file__).parents[3] / "docs/egress.md").read_text()
+    command = re.search(r"```text\n(cat \*\.log .*?)```", guide, re.S)[1]
+
+    def by_name():
+        found = subprocess.run(["sh", "-c", command], cwd=decision_files(node)[0].parent, capture_output=True, text=True, check=True).stdout
+        return sorted(found.splitlines())
+    wait_for("the sums", lambda: by_name() == sorted([f"307000 {307000 + 2 * greeting} db.example.com:5432", f"26 {26 + 2 * greeting} kept.example.com:5432"]), 30)
+    wait_for("the counts", lambda: (usage(node, one)["up_bytes"], usage(node, one)["down_bytes"]) == (307026, 307026 + 4 * greeting), 30)
+    node.delete(one)
 
 
 def test_counts_go_on_after_restarts(node, net):
