@@ -409,7 +409,7 @@ void flow_answer(struct flow *f, enum egress_answer_verdict verdict)
 	}
 }
 
-static void flow_judge_anew(struct flow *f)
+static void flow_apply_policy(struct flow *f)
 {
 	const struct flow_facts facts = flow_get_facts(f);
 	const struct flow_judgement j = flow_judge_again(egress_sandbox_policy(f->sandbox), &facts);
@@ -427,7 +427,7 @@ void egress_sandbox_judge_flows(struct egress_sandbox *sb)
 {
 	for (struct flow *f = sb->flows, *next; f; f = next) {
 		next = f->next;
-		flow_judge_anew(f);
+		flow_apply_policy(f);
 	}
 }
 

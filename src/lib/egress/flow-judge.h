@@ -5,7 +5,7 @@
  * flow-judge - what a connection of a sandbox may do under a policy: when it begins, when the
  * policy changes under it, and when the answer to its question comes
  *
- * cay-egress says what it knows of the connection and does what the judgement says.  A request of a
+ * cay-egress states the facts about the connection and acts by the judgement.  A request of a
  * connection whose requests are read is judged by egress_judge_request().  Pure.
  */
 #include "egress/policy.h"
