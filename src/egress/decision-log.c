@@ -60,8 +60,9 @@ bool decision_log_add(struct egress *e, const struct decision *d)
 					   egress_layer_names[d->verdict.layer], d->verdict.rule);
 	if (n > 0 && (size_t)n < sizeof(rule))
 		n = snprintf(rec.detail, sizeof(rec.detail),
-			     "%s%s:%u by %s, %llu up, %llu down, %llu more", cut ? "..." : "",
-			     d->name + cut, d->port, rule, (unsigned long long)d->up,
+			     "%s%s:%u%s%s by %s, %llu up, %llu down, %llu more", cut ? "..." : "",
+			     d->name + cut, d->port, d->request ? " " : "",
+			     d->request ? d->request : "", rule, (unsigned long long)d->up,
 			     (unsigned long long)d->down, (unsigned long long)d->more);
 	(void)n; /* where all numbers are large, the last are left out */
 	decision_append_way(d, rec.detail, sizeof(rec.detail));

@@ -332,6 +332,7 @@ struct decision {
 	const char *op;      /* "connect", "name" */
 	const char *outcome; /* "allow", "deny", or why it failed */
 	const char *name;    /* or an address; "" for none */
+	const char *request; /* "PUT /admin", of one that was denied; or NULL */
 	uint16_t port;
 	const uint8_t *dialled;           /* an address, or NULL */
 	const struct name_mirror *mirror; /* or NULL */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "egress/flow.h"
+#include "egress/request-head.h"
 
 /* Requests are read from here on; the host is dialled when one is allowed. */
 static void on_flow_inspection_dial(void *arg)
@@ -18,12 +19,15 @@ static void on_flow_inspection_dial(void *arg)
 	flow_resolve(f);
 }
 
-static void on_flow_request_denied(void *arg, const struct egress_verdict *by, const char *why)
+static void on_flow_request_denied(void *arg, const struct http_head *head,
+				   const struct egress_verdict *by, const char *why)
 {
 	struct flow *f = arg;
+	char text[REQUEST_TEXT_MAX];
 
 	f->verdict = *by;
-	flow_log_denial(f, why);
+	request_describe(head, text);
+	flow_log_denied_request(f, why, text);
 	if (!f->n_dials)
 		egress_sandbox_count_refusal(f->sandbox, why);
 }

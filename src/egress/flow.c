@@ -120,12 +120,18 @@ bool flow_log(const struct flow *f, const char *op, const char *outcome)
 	return decision_log_add(f->sandbox->egress, &d);
 }
 
-void flow_log_denial(const struct flow *f, const char *why)
+void flow_log_denied_request(const struct flow *f, const char *why, const char *request)
 {
 	char room[ADDRESS_TEXT_MAX];
 	struct decision d = flow_decision(f, "cut", why, room);
 
+	d.request = request;
 	decision_log_add_denial(f->sandbox, &d);
+}
+
+void flow_log_denial(const struct flow *f, const char *why)
+{
+	flow_log_denied_request(f, why, NULL);
 }
 
 void socket_reset_on_close(int fd)

@@ -52,6 +52,8 @@ uint16_t flow_dial_port(const struct flow *f);
 /* False: it must not go on. */
 [[nodiscard]] bool flow_log(const struct flow *f, const char *op, const char *outcome);
 void flow_log_denial(const struct flow *f, const char *why);
+/* request: "PUT /admin", or NULL */
+void flow_log_denied_request(const struct flow *f, const char *why, const char *request);
 /* Takes the connection to the host. */
 void flow_copy(struct flow *f, struct conn *outside);
 /* The last call of its tunnel or inspection. */

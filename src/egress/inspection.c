@@ -295,7 +295,7 @@ static void inspection_take_head(struct inspection *i)
 		inspection_pass_head(i, credential);
 		return;
 	}
-	i->conf.denied(i->conf.arg, &v, why);
+	i->conf.denied(i->conf.arg, h, &v, why);
 	if (!i->closing)
 		inspection_send_refusal(i, 403, &v, why);
 }

@@ -24,6 +24,7 @@
 #define INSPECTION_MARK KIB(64)
 
 struct inspection;
+struct http_head;
 
 struct inspection_conf {
 	struct egress_sandbox *sandbox;
@@ -33,7 +34,8 @@ struct inspection_conf {
 	/* Connect to the host; inspection_set_host() or inspection_refuse() follows. */
 	void (*dial)(void *arg);
 	/* A request was refused, for this reason of the log; it has its reply. */
-	void (*denied)(void *arg, const struct egress_verdict *by, const char *why);
+	void (*denied)(void *arg, const struct http_head *head, const struct egress_verdict *by,
+		       const char *why);
 	/* The connection cannot go on; inspection_refuse() follows. */
 	void (*failed)(void *arg, const char *why);
 	/* The last call. */

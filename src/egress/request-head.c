@@ -5,6 +5,7 @@
 
 #define SHOWN_MAX 200 /* of a target, in a reply */
 #define METHOD_MAX 64
+#define METHOD_SHOWN_MAX 16 /* in a record */
 static_assert(EGRESS_ALLOW < EGRESS_ASK && EGRESS_ASK < EGRESS_DENY);
 
 /* Of one connection, or written here; in lower case. */
@@ -151,6 +152,25 @@ static int refusal_write_path(const struct http_head *h, struct buf *ret)
 	for (size_t i = 0; r >= 0 && i < path.n && i < SHOWN_MAX; i++)
 		r = buf_putc(ret, path.p[i] > ' ' && path.p[i] < 0x7f ? path.p[i] : '.');
 	return r;
+}
+
+static size_t text_copy_shown(struct slice from, size_t max, char *to)
+{
+	const size_t n = from.n < max ? from.n : max;
+
+	for (size_t i = 0; i < n; i++)
+		to[i] = from.p[i] > ' ' && from.p[i] < 0x7f ? from.p[i] : '.';
+	return n;
+}
+
+void request_describe(const struct http_head *h, char ret[static REQUEST_TEXT_MAX])
+{
+	struct slice rest = h->target, path = slice_cut(&rest, '?');
+	size_t n = text_copy_shown(h->method, METHOD_SHOWN_MAX, ret);
+
+	ret[n++] = ' ';
+	n += text_copy_shown(path, REQUEST_TEXT_MAX - 1 - n, ret + n);
+	ret[n] = 0;
 }
 
 static int refusal_write_verdict(const struct refusal *f, struct buf *ret)

@@ -7,6 +7,7 @@
 #include "http/http.h"
 
 #define REQUEST_HEAD_MAX KIB(48)
+#define REQUEST_TEXT_MAX 48
 
 /* NULL, or why a request is not for this host on this port. */
 const char *request_refusal(const struct http_head *h, const struct host_name *name, uint16_t port);
@@ -22,6 +23,8 @@ struct egress_verdict request_judge_head(struct slice policy, const struct host_
 /* The head as it is passed on: from what was parsed, without the headers of one connection. */
 [[nodiscard]] int inspected_head_write(const struct http_head *h, const struct host_name *name,
 				       struct buf *ret);
+/* "PUT /admin": the beginning, for a record; without the query, which may have secrets. */
+void request_describe(const struct http_head *h, char ret[static REQUEST_TEXT_MAX]);
 struct refusal {
 	unsigned status;
 	const char *why; /* of the log */

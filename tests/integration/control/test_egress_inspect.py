@@ -152,6 +152,9 @@ def test_a_request_that_is_denied(node, net, box, words, why):
     assert why in text and "cay egress check" in text and one in text, text
     assert requests(net)[1] == b"" and net.connections() == []
     wait_for("a record", lambda: [d for d in decisions(node) if d.get("target") == one and d["outcome"] == why and d["op"] == "cut"], 30)
+    said = next(d["detail"] for d in decisions(node) if d.get("target") == one and d["outcome"] == why)
+    method = "POST" if "POST" in words else "GET"
+    assert said.startswith(f"api.example.com:443 {method} {words[-1].partition('api.example.com')[2]} by "), said
 
 
 CLIENT = "openssl s_client -quiet -connect api.example.com:443 -servername api.example.com"
