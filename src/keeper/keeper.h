@@ -13,6 +13,7 @@
  *	proc-view.c       files of /proc and /sys that show the limits
  *	overlay.c         a sandbox's file system
  *	volume*.c         directories that outlive sandboxes
+ *	host-dir.c        directories of the host that an operator has named
  *	mount-stage.c     the mount namespace workers start from
  *	memory-guard.c    ceilings of tenants, when memory becomes short
  *	sandbox-cgroup.c  processes and limits of a sandbox
@@ -55,6 +56,7 @@ struct keeper {
 	struct buf filter;          /* for runtimes that take it */
 	uint32_t runtimes;          /* a bit for each usable row of runtimes[] */
 	bool volumes_are_exclusive; /* the kernel refuses a second writer */
+	struct keeper_host_dirs *host_dirs;
 };
 
 [[nodiscard]] int keeper_make_dirs(struct keeper *k, struct cay_err *err);

@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "daemon/daemon.h"
+#include "keeper/host-dir.h"
 #include "keeper/image-store.h"
 #include "keeper/keeper.h"
 #include "keeper/runtime-probe.h"
@@ -185,6 +186,7 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 	if (r >= 0) {
 		keeper_clear_images_tmp(k);
 		volumes_prepare(k);
+		r = host_dirs_open(k, err);
 	}
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
 		r = cay_no_memory(err);

@@ -32,12 +32,11 @@ void overlay_fini(struct overlay *r)
 	volume_mounts_fini(&r->volumes);
 }
 
-static int userns_write_id_map(int proc, const char *name, uint32_t live)
+static int userns_write_id_map(int proc, const char *name, uint32_t disk, const struct id_map *map)
 {
 	auto_close int fd = path_open(proc, name, O_WRONLY, 0);
 	char text[64];
-	int n = snprintf(text, sizeof(text), "%u %u %u\n", VERB_RANGE_FOREIGN, live,
-			 VERB_RANGE_IDS);
+	int n = snprintf(text, sizeof(text), "%u %u %u\n", disk, map->live, map->n);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(text))
 		return fd < 0 ? fd : -EINVAL;
@@ -53,9 +52,8 @@ static int userns_child_main(void *worker)
 	return 0;
 }
 
-/* A user namespace that maps the foreign range to the live one.  Creating it takes a process, which
- * waits for our SIGKILL. */
-static int userns_create(uint32_t live)
+/* The process waits for our SIGKILL. */
+int userns_create(const struct id_map *map)
 {
 	/* CLONE_VM with its own stack: copying our memory would cost more than the rest */
 	alignas(16) static char stack[KIB(4)];
@@ -71,10 +69,10 @@ static int userns_create(uint32_t live)
 	r = buf_printf(&path, "/proc/%d", pid);
 	if (r >= 0) {
 		proc = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = proc < 0 ? -errno : userns_write_id_map(proc, "uid_map", live);
+		r = proc < 0 ? -errno : userns_write_id_map(proc, "uid_map", map->uid, map);
 	}
 	if (r >= 0)
-		r = userns_write_id_map(proc, "gid_map", live);
+		r = userns_write_id_map(proc, "gid_map", map->gid, map);
 	r = r < 0 ? r : failpoint_hit(FAULT_START_MAPPED);
 	if (r >= 0) {
 		ns = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -181,7 +179,9 @@ int overlay_open_image(const struct keeper *k, const uint8_t digest[static 32])
 int overlay_open(const struct keeper *k, const struct sandbox *sb,
 		 const struct overlay_options *how, struct overlay *ret, struct cay_err *err)
 {
-	auto_close int userns = userns_create(keeper_sandbox_host_root_id(sb));
+	auto_close int userns =
+		userns_create(&(struct id_map){ VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
+						keeper_sandbox_host_root_id(sb), VERB_RANGE_IDS });
 	int r;
 
 	if (userns < 0)
@@ -194,7 +194,7 @@ int overlay_open(const struct keeper *k, const struct sandbox *sb,
 		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name);
-	return how->mounts ? volume_mounts_open(k, how->mounts, userns, &ret->volumes, err) : 0;
+	return how->mounts ? volume_mounts_open(k, sb, how->mounts, userns, &ret->volumes, err) : 0;
 }
 
 int overlay_check_mount_targets(int root, struct cay_err *err)

@@ -29,6 +29,16 @@ struct overlay_options {
 	const struct verb_mount *mounts; /* VERB_MOUNTS_MAX volumes; NULL: none */
 };
 
+/* What a mount shows of the ids on disk: n users from uid and n groups from gid on, as ids from
+ * live on. */
+struct id_map {
+	uint32_t uid, gid, live, n;
+};
+
+/* A user namespace with this map, for mount_clone(): an fd, or -errno.  Creating it takes a
+ * process. */
+[[nodiscard]] int userns_create(const struct id_map *map);
+
 #define auto_overlay CAY_CLEANUP(overlay_fini) struct overlay
 #define OVERLAY_INIT ((struct overlay){ .upper = -EBADF })
 

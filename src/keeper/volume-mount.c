@@ -13,6 +13,7 @@
 #include "base/mount.h"
 #include "base/path.h"
 #include "base/rmtree.h"
+#include "keeper/host-dir.h"
 #include "keeper/overlay.h"
 #include "keeper/volume-disk.h"
 #include "keeper/volume.h"
@@ -32,25 +33,39 @@ void volume_mounts_fini(struct volume_mounts *m)
 	}
 }
 
-int volume_mounts_open(const struct keeper *k, const struct verb_mount *rows, int userns,
-		       struct volume_mounts *ret, struct cay_err *err)
+static int volume_mounts_open_one(const struct keeper *k, const struct verb_mount *row, int userns,
+				  int *ret_dir, int *ret_disk, struct cay_err *err)
+{
+	struct volume v = VOLUME_INIT;
+	int r = volume_open(k, &row->volume, row->read_only ? LOCK_SH : LOCK_EX, &v, err);
+
+	*ret_dir = v.dir;
+	if (r < 0)
+		return r;
+	*ret_disk = mount_clone(v.dir, VOLUME_DISK, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
+	if (*ret_disk < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -*ret_disk, "idmap the files of %s",
+				    v.name);
+	return 0;
+}
+
+int volume_mounts_open(const struct keeper *k, const struct sandbox *sb,
+		       const struct verb_mount *rows, int userns, struct volume_mounts *ret,
+		       struct cay_err *err)
 {
 	ret->rows = rows;
-	for (unsigned i = 0; i < VERB_MOUNTS_MAX && rows[i].volume.noun != ID_NONE; i++) {
-		struct volume v = VOLUME_INIT;
-		int r = volume_open(k, &rows[i].volume, rows[i].read_only ? LOCK_SH : LOCK_EX, &v,
-				    err);
+	for (unsigned i = 0; i < VERB_MOUNTS_MAX && rows[i].path[0]; i++) {
+		int r;
 
-		ret->v[i].dir = v.dir;
-		ret->v[i].disk = ret->v[i].tree = -EBADF;
+		ret->v[i].dir = ret->v[i].disk = ret->v[i].tree = -EBADF;
 		ret->n = i + 1;
+		if (rows[i].host[0])
+			r = ret->v[i].tree = host_dir_mount(k, sb, &rows[i], err);
+		else
+			r = volume_mounts_open_one(k, &rows[i], userns, &ret->v[i].dir,
+						   &ret->v[i].disk, err);
 		if (r < 0)
 			return r;
-		ret->v[i].disk = mount_clone(v.dir, VOLUME_DISK,
-					     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
-		if (ret->v[i].disk < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, -ret->v[i].disk,
-					    "idmap the files of %s", v.name);
 	}
 	return 0;
 }
@@ -61,6 +76,8 @@ int volume_mounts_attach_disks(const struct volume_mounts *m, struct cay_err *er
 		char at[] = STAGE_VOLUME "/0";
 
 		at[sizeof(at) - 2] = (char)('0' + i);
+		if (m->rows[i].host[0])
+			continue;
 		if (move_mount(m->v[i].disk, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "attach a volume");
 	}
@@ -130,7 +147,7 @@ int volume_mounts_create(struct volume_mounts *m, int root, struct cay_err *err)
 		auto_close int at = overlay_make_path(root, path + 1);
 		int r = at < 0 ? volume_path_refuse(path, at, err) : 0;
 
-		if (r >= 0)
+		if (r >= 0 && !m->rows[i].host[0])
 			r = volume_mounts_create_one(m, i, err);
 		if (r < 0)
 			return r;

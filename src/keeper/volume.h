@@ -19,9 +19,9 @@
 
 struct volume_mounts {
 	struct {
-		int dir;  /* volumes/<id>: holds the lock */
-		int disk; /* detached, idmapped */
-		int tree; /* the overlay, detached */
+		int dir;  /* volumes/<id>: holds the lock; not of a directory of the host */
+		int disk; /* the same; detached, idmapped */
+		int tree; /* the overlay, or the directory of the host; detached */
 	} v[VERB_MOUNTS_MAX];
 	unsigned n;
 	const struct verb_mount *rows; /* the caller's */
@@ -32,8 +32,9 @@ struct volume_mounts {
 void volumes_prepare(struct keeper *k);
 /* In the host's mount namespace: lock and clone those in rows, which end with the first zero row.
  * Finish ret also after a failure. */
-[[nodiscard]] int volume_mounts_open(const struct keeper *k, const struct verb_mount *rows,
-				     int userns, struct volume_mounts *ret, struct cay_err *err);
+[[nodiscard]] int volume_mounts_open(const struct keeper *k, const struct sandbox *sb,
+				     const struct verb_mount *rows, int userns,
+				     struct volume_mounts *ret, struct cay_err *err);
 /* On the stage: put the clones into their places. */
 [[nodiscard]] int volume_mounts_attach_disks(const struct volume_mounts *m, struct cay_err *err);
 /* With the ids of the sandbox's root: create the missing directories of their paths below root, and

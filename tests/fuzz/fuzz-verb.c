@@ -23,7 +23,8 @@ static void check_fields(const uint8_t *in, unsigned verb)
 			const struct verb_mount *m = (const void *)(in + f->offset);
 
 			for (size_t i = 0; i < VERB_MOUNTS_MAX; i++)
-				CHECK(!m[i].path[VOLUME_PATH_MAX] && !strstr(m[i].path, "/../"));
+				CHECK(!m[i].path[VOLUME_PATH_MAX] && !strstr(m[i].path, "/../") &&
+				      !m[i].host[HOST_DIR_NAME_MAX] && !strchr(m[i].host, '/'));
 		}
 	}
 }

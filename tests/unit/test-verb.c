@@ -165,21 +165,20 @@ static void every_field_has_its_edges(void **)
 static void the_bytes_are_fixed(void **)
 {
 	static const uint8_t golden[sizeof(struct verb_start)] = {
-		'C',  'A', 'Y', 'K', 3,   0,   96, 4,
-		77,   0,   0,   0,   0,   0,   0,  0, /* head */
-		1,    0,   0,   0,   0,   0,   0,  0,
-		0,    0,   0,   0,   0,   0,   0,  9, /* sandbox */
-		2,    0,   0,   0,   0,   0,   0,  0, /* generation */
-		0,    0,   0,   32,  0,   0,   0,  0, /* memory_bytes */
-		0,    0,   0,   4,   0,   0,   0,  0, /* shm_bytes */
-		0xf4, 1,   0,   0,   0,   1,   0,  0,
-		0,    16,  0,   0,   1,   0,   0,  0, /* cpu ... runtime */
-		0,    0,   16,  0,   0,   0,   0,  0, /* disk_bytes */
-		0x88, 19,  0,   0,   0,   0,   0,  0, /* disk_inodes */
-		1,    0,   0,   0,   3,   1,   0,  0, /* read_only, writable */
-		8,    0,   0,   0,   0,   0,   0,  0,
-		0,    0,   0,   0,   0,   0,   0,  7, /* volume */
-		1,    0,   0,   0,   '/', 'd',        /* its read_only and path */
+		'C',  'A', 'Y', 'K', 3,   0,   0x60, 5, 77, 0,  0, 0, 0, 0, 0, 0, /* head */
+		1,    0,   0,   0,   0,   0,   0,    0, 0,  0,  0, 0, 0, 0, 0, 9, /* sandbox */
+		2,    0,   0,   0,   0,   0,   0,    0,                           /* generation */
+		0,    0,   0,   32,  0,   0,   0,    0,                           /* memory_bytes */
+		0,    0,   0,   4,   0,   0,   0,    0,                           /* shm_bytes */
+		0xf4, 1,   0,   0,   0,   1,   0,    0, 0,  16, 0, 0, 1, 0, 0, 0, /* cpu ... runtime
+										   */
+		0,    0,   16,  0,   0,   0,   0,    0,                           /* disk_bytes */
+		0x88, 19,  0,   0,   0,   0,   0,    0,                           /* disk_inodes */
+		1,    0,   0,   0,   3,   1,   0,    0, /* read_only, writable */
+		8,    0,   0,   0,   0,   0,   0,    0, 0,  0,  0, 0, 0, 0, 0, 7, /* volume */
+		0,    0,   0,   0,   0,   0,   0,    0, 0,  0,  0, 0, 0, 0, 0, 0, 0,
+		0,    0,   0,   0,   0,   0,   0,    0, 0,  0,  0, 0, 0, 0, 0, /* host */
+		1,    0,   0,   0,   '/', 'd', /* its read_only and path */
 	};
 	struct verb_start s = {
 		.sandbox = { .noun = ID_SANDBOX, .bits = { [14] = 9 } },
@@ -257,6 +256,33 @@ static void mounts_are_sorted_and_have_plain_paths(void **)
 	assert_int_equal(check_mounts(rows, 1), -EINVAL);
 }
 
+static void a_mount_is_of_a_volume_or_of_a_named_directory(void **)
+{
+	static const char *const bad[] = { "-x", "A", "a/b", "a.b", "..", "a b", "a\n" };
+	struct verb_mount rows[2] = { { .host = "a", .path = "/d" },
+				      { .host = "b-1", .path = "/d" } };
+
+	assert_int_equal(check_mounts(rows, 2), VERB_START);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct verb_mount m = { .path = "/d" };
+
+		memcpy(m.host, bad[i], strlen(bad[i]));
+		row_check(i, check_mounts(&m, 1) == -EINVAL);
+	}
+	rows[1].host[0] = 'a';
+	rows[1].host[1] = 0; /* "a", and something after its end */
+	assert_int_equal(check_mounts(rows, 2), -EINVAL);
+	memset(rows[1].host, 'b', sizeof(rows[1].host)); /* no end */
+	assert_int_equal(check_mounts(rows, 2), -EINVAL);
+	rows[1] = rows[0]; /* twice */
+	assert_int_equal(check_mounts(rows, 2), -EINVAL);
+	rows[0].volume.noun = ID_VOLUME; /* both */
+	rows[0].volume.bits[14] = 1;
+	assert_int_equal(check_mounts(rows, 1), -EINVAL);
+	rows[0] = (struct verb_mount){ .path = "/d" }; /* neither */
+	assert_int_equal(check_mounts(rows, 1), -EINVAL);
+}
+
 static void the_highest_range_ends_below_the_foreign_one(void **)
 {
 	uint64_t end = (uint64_t)VERB_RANGE_BASE + (VERB_RANGE_MAX + UINT64_C(1)) * VERB_RANGE_IDS;
@@ -320,7 +346,7 @@ static void the_abi_number_belongs_to_these_structs(void **)
 	static const struct {
 		unsigned abi;
 		uint32_t sum;
-	} recorded = { 19, 178449721 };
+	} recorded = { 20, 1676723513 };
 	uint32_t sum = 2166136261;
 
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
@@ -461,6 +487,7 @@ int main(void)
 		cmocka_unit_test(the_bytes_are_fixed),
 		cmocka_unit_test(writable_paths_are_bits),
 		cmocka_unit_test(mounts_are_sorted_and_have_plain_paths),
+		cmocka_unit_test(a_mount_is_of_a_volume_or_of_a_named_directory),
 		cmocka_unit_test(the_highest_range_ends_below_the_foreign_one),
 		cmocka_unit_test(hello_is_frozen),
 		cmocka_unit_test(the_abi_number_belongs_to_these_structs),

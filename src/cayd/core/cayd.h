@@ -86,7 +86,8 @@ struct cayd {
 	struct templates *templates;
 	struct snapshots *snapshots;
 	struct volumes *volumes;
-	struct pack *packs; /* under way, oldest first */
+	struct host_dirs *host_dirs; /* that the operator lets sandboxes mount */
+	struct pack *packs;          /* under way, oldest first */
 	struct egress *egress;
 	struct egress_link *egress_link;
 	struct broker_link *broker_link;

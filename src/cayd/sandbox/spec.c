@@ -187,7 +187,8 @@ static bool sandbox_has_same_volumes(const struct sandbox *sb, const struct sand
 
 	for (size_t i = 0; same && i < spec->volumes.n; i++)
 		same = id_eq(&a[i].volume, &b[i].volume) && a[i].read_only == b[i].read_only &&
-		       str_eq(a[i].path, b[i].path);
+		       str_eq(a[i].path, b[i].path) && !a[i].host == !b[i].host &&
+		       (!a[i].host || str_eq(a[i].host, b[i].host));
 	return same;
 }
 

@@ -153,13 +153,17 @@ static void effect_fill_mounts(const struct sandbox *sb, struct verb_mount to[VE
 
 	static_assert(VOLUME_MOUNTS_MAX <= VERB_MOUNTS_MAX);
 	for (size_t i = 0; i < sb->info.volumes.n; i++) {
+		struct verb_mount row = { .volume = m[i].volume, .read_only = m[i].read_only };
 		size_t at = i;
 
-		for (; at > 0 && memcmp(&to[at - 1].volume, &m[i].volume, sizeof(struct id)) > 0;
+		memcpy(row.path, m[i].path, strnlen(m[i].path, VOLUME_PATH_MAX));
+		if (m[i].host)
+			memcpy(row.host, m[i].host, strnlen(m[i].host, HOST_DIR_NAME_MAX));
+		for (; at > 0 &&
+		       memcmp(&to[at - 1], &row, offsetof(struct verb_mount, read_only)) > 0;
 		     at--)
 			to[at] = to[at - 1];
-		to[at] = (struct verb_mount){ .volume = m[i].volume, .read_only = m[i].read_only };
-		memcpy(to[at].path, m[i].path, strnlen(m[i].path, VOLUME_PATH_MAX));
+		to[at] = row;
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volume-users - which sandboxes have a volume, and whether another may */
 #include "cayd/volume/volume.h"
+#include "daemon/host-dirs.h"
 #include "wire/volume-path.h"
 
 /* One that is stopped has given them up; one that ends has them until it has ended. */
@@ -23,7 +24,7 @@ void volumes_count_users(struct cayd *c, const struct id *tenant)
 		const struct volume_mount *m = sb->info.volumes.v;
 
 		for (size_t i = 0; sandbox_has_its_volumes(sb) && i < sb->info.volumes.n; i++) {
-			v = volume_find_any(c, &m[i].volume);
+			v = m[i].host ? NULL : volume_find_any(c, &m[i].volume);
 			if (v && m[i].read_only)
 				v->info.readers++;
 			else if (v)
@@ -62,7 +63,8 @@ static bool volume_paths_nest(const char *a, const char *b)
 static int volume_mount_check_others(const struct volume_mount *m, size_t i, struct cay_err *err)
 {
 	for (size_t k = 0; k < i; k++) {
-		if (id_eq(&m[i].volume, &m[k].volume))
+		if (!m[i].host == !m[k].host &&
+		    (m[i].host ? str_eq(m[i].host, m[k].host) : id_eq(&m[i].volume, &m[k].volume)))
 			return cay_fail_field(err, CAY_E_INVALID, "volumes",
 					      "a volume is there twice");
 		if (volume_paths_nest(m[i].path, m[k].path))
@@ -72,6 +74,39 @@ static int volume_mount_check_others(const struct volume_mount *m, size_t i, str
 					      m[k].path, m[i].path);
 	}
 	return 0;
+}
+
+/* cay-keeper asks the same of what it read when it started. */
+static int host_mount_check(const struct cayd *c, const struct id *tenant,
+			    const struct volume_mount *m, struct cay_err *err)
+{
+	const struct host_dir *d = host_dirs_find(c->host_dirs, m->host, tenant);
+
+	if (!d)
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
+				      "there is no such host directory");
+	if (d->mode == HOST_DIR_RW || m->read_only)
+		return 0;
+	(void)cay_fail_field(err, CAY_E_INVALID, "volumes", "the host directory '%s' is read-only",
+			     d->name);
+	cay_err_hint(err, "say so with read_only, or NAME:PATH:ro");
+	return -EINVAL;
+}
+
+/* A key of a group has nothing of the whole tenant. */
+static int volume_mount_check_source(const struct cayd *c, const struct actor *by,
+				     const struct volume_mount *m, struct cay_err *err)
+{
+	if (!m->host == (m->volume.noun == ID_NONE))
+		return cay_fail_field(err, CAY_E_INVALID, "volumes",
+				      "give either 'volume' or 'host' of each");
+	if (m->host && actor_has_group(by, NULL))
+		return host_mount_check(c, &by->tenant, m, err);
+	if (!m->host && volume_find(c, by, &m->volume))
+		return 0;
+	return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
+			      m->host ? "there is no such host directory"
+				      : "there is no such volume");
 }
 
 int volume_mounts_check(const struct cayd *c, const struct actor *by,
@@ -85,10 +120,8 @@ int volume_mounts_check(const struct cayd *c, const struct actor *by,
 		if (fault)
 			return cay_fail_field(err, CAY_E_INVALID, "volumes", "the path '%s' %s",
 					      m[i].path, fault);
-		if (!volume_find(c, by, &m[i].volume))
-			return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
-					      "there is no such volume");
-		if (volume_mount_check_others(m, i, err) < 0)
+		if (volume_mount_check_source(c, by, &m[i], err) < 0 ||
+		    volume_mount_check_others(m, i, err) < 0)
 			return -EINVAL;
 	}
 	return 0;
@@ -104,6 +137,10 @@ int volume_mounts_admit(struct cayd *c, const struct id *tenant, const struct fi
 	for (size_t i = 0; i < mounts->n; i++) {
 		const struct volume *v = volume_find_any(c, &m[i].volume);
 
+		if (m[i].host && host_mount_check(c, tenant, &m[i], err) < 0)
+			return -ENOENT;
+		if (m[i].host)
+			continue;
 		if (!v || !id_eq(&v->info.tenant, tenant) || v->info.state == VOLUME_DELETING)
 			return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
 					      "there is no such volume");

@@ -6,6 +6,7 @@
 #include "cayd/sandbox/limits.h"
 #include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
+#include "daemon/host-dirs.h"
 
 #define TEXT_MAX KIB(64)
 #define POOL_MAX KIB(128)
@@ -24,7 +25,10 @@ struct volumes {
 int volumes_open(struct cayd *c, struct cay_err *err)
 {
 	c->volumes = calloc(1, sizeof(*c->volumes));
-	return c->volumes ? 0 : cay_no_memory(err);
+	c->host_dirs = calloc(1, sizeof(*c->host_dirs));
+	if (!c->volumes || !c->host_dirs)
+		return cay_no_memory(err);
+	return host_dirs_read(c->settings.host_dir, c->host_dirs, err);
 }
 
 /* The table */

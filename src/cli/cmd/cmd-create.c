@@ -126,7 +126,8 @@ static const struct opt rows[] = {
 	{ "from", 0, OPT_TEXT, offsetof(struct create_args, from), .operand = OPERAND_SNAPSHOT,
 	  .arg = "SNAPSHOT", .help = "Create it with the files of this snapshot instead of IMAGE" },
 	{ "volume", 0, OPT_TEXTS, offsetof(struct create_args, volumes), .arg = "NAME:PATH[:ro]",
-	  .help = "Mount this volume at this path; ro: nothing can be written; may be repeated" },
+	  .help = "Mount this volume at this path; ro: nothing can be written; host/NAME is a "
+		  "directory of the machine; may be repeated" },
 	{ "count", 0, OPT_U64, offsetof(struct create_args, count), 1, COUNT_MAX, .arg = "N",
 	  .help = "Create N sandboxes alike; print each id as soon as the sandbox runs" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),

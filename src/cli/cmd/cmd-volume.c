@@ -85,6 +85,8 @@ const struct cmd cmd_volume_rm = {
 	.op = OP_VOLUME_DELETE,
 };
 
+#define HOST_PREFIX "host/" /* no volume has a slash in its name */
+
 static int volume_word_apply(struct cli *c, const char *word, struct volume_mount *ret,
 			     struct cay_err *err)
 {
@@ -99,6 +101,10 @@ static int volume_word_apply(struct cli *c, const char *word, struct volume_moun
 	ret->path = arena_strndup(&c->arena, path.p, path.n);
 	if (!text || !ret->path)
 		return cay_no_memory(err);
+	if (strncmp(text, HOST_PREFIX, strlen(HOST_PREFIX)) == 0) {
+		ret->host = text + strlen(HOST_PREFIX);
+		return 0;
+	}
 	return api_find_volume(&c->api, text, &ret->volume, err);
 }
 

@@ -14,7 +14,7 @@ struct settings {
 	bool log_access;
 	char state_dir[4096];
 	char run_dir[81]; /* a socket below it must fit into sun_path */
-	char init_path[4096], egress_dir[4096];
+	char init_path[4096], egress_dir[4096], host_dir[4096];
 	char cgroup[256];
 	uint64_t max_sandboxes, max_tenant, max_group, max_stopped, max_snapshots, max_volumes;
 	/* ceilings of one sandbox's limits; 0: see the help */

@@ -148,9 +148,10 @@ struct volume_list {
 };
 
 #define VOLUME_MOUNTS_MAX 8
-/* A volume in a sandbox. */
+/* A volume in a sandbox; or a directory of the host, by its name. */
 struct volume_mount {
 	struct id volume;
+	const char *host; /* NULL: a volume */
 	const char *path;
 	bool read_only;
 };

@@ -188,7 +188,35 @@ static bool verb_id_is_valid(const uint8_t *at, enum id_noun noun)
 	return id_is_valid(&id, noun);
 }
 
-/* Rows in use first, by id, none twice. */
+/* Ended by a zero byte, and nothing but zeros follow. */
+static bool verb_text_is_ended(const char *text, size_t size)
+{
+	size_t n = strnlen(text, size);
+
+	if (n == size)
+		return false;
+	for (; n < size; n++)
+		if (text[n])
+			return false;
+	return true;
+}
+
+/* Either a volume, or the name of a directory of the host. */
+static bool verb_mount_is_valid(const struct verb_mount *m)
+{
+	bool named = m->host[0] != 0;
+
+	if (!verb_text_is_ended(m->host, sizeof(m->host)) ||
+	    !verb_text_is_ended(m->path, sizeof(m->path)) || m->read_only > 1)
+		return false;
+	if (named ? !verb_id_is_zero((const uint8_t *)&m->volume) ||
+			    !host_name_is_valid(m->host, strlen(m->host))
+		  : !id_is_valid(&m->volume, ID_VOLUME))
+		return false;
+	return !volume_path_fault(m->path, strlen(m->path));
+}
+
+/* Rows in use first, by id and name, none twice. */
 static bool verb_mounts_are_valid(const uint8_t *at)
 {
 	static const struct verb_mount unused = {};
@@ -196,22 +224,16 @@ static bool verb_mounts_are_valid(const uint8_t *at)
 	bool end = false;
 
 	for (size_t i = 0; i < VERB_MOUNTS_MAX; i++, last = m) {
-		size_t n;
-
 		memcpy(&m, at + i * sizeof(m), sizeof(m));
 		end |= memcmp(&m, &unused, sizeof(m)) == 0;
 		if (end && memcmp(&m, &unused, sizeof(m)) != 0)
 			return false;
 		if (end)
 			continue;
-		n = strnlen(m.path, sizeof(m.path));
-		if (!id_is_valid(&m.volume, ID_VOLUME) || m.read_only > 1 ||
-		    memcmp(&last.volume, &m.volume, sizeof(m.volume)) >= 0 || n == sizeof(m.path) ||
-		    volume_path_fault(m.path, n))
+		static_assert(offsetof(struct verb_mount, host) == sizeof(m.volume));
+		if (memcmp(&last, &m, sizeof(m.volume) + sizeof(m.host)) >= 0 ||
+		    !verb_mount_is_valid(&m))
 			return false;
-		for (; n < sizeof(m.path); n++)
-			if (m.path[n])
-				return false;
 	}
 	return true;
 }

@@ -4,9 +4,10 @@
 /* verb - the protocol between cayd and cay-keeper, the one program that runs as root
  *
  * SEQPACKET messages of fixed structs in native byte order, at most 4 KiB; bulk data goes by fd.
- * Ids and numbers only, so there is nothing to escape and little to parse; the one text that
- * crosses in a request is where a volume is mounted (docs/adr/0121). verb_request_check() checks
- * every byte of a request (a test adds the fields up), including that reserved bytes are zero.
+ * Ids and numbers only, so there is nothing to escape and little to parse; the only texts in
+ * a request are those of a mount: its place, and the name of a directory (docs/adr/0121, 0142).
+ * verb_request_check() checks every byte of a request (a test adds the fields up), including that
+ * reserved bytes are zero.
  *
  * Keeper and cayd are of one build or refuse each other in hello, so the structs may change freely
  * and VERB_ABI with them.  Frozen for ever, because two builds must understand each other's
@@ -16,7 +17,7 @@
 #include "wire/volume-path.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 19
+#define VERB_ABI 20
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -84,14 +85,16 @@ struct verb_prepare {
 };
 static_assert(sizeof(struct verb_prepare) == 112);
 
-/* A volume and its place in a sandbox.  The used rows come first, sorted by id, so that two starts
- * lock volumes in the same order; the others are zero. */
+/* A volume, or a directory of the host, and its place in a sandbox.  The used rows come first,
+ * sorted by id and name, so that two starts lock volumes in the same order; the others are zero. */
 struct verb_mount {
-	struct id volume;
+	struct id volume; /* zero: a directory of the host, */
+	char host[HOST_DIR_NAME_MAX +
+		  1];                   /* by the name it has in the keeper's settings; else zero */
 	uint32_t read_only;             /* 1: it cannot be written to */
 	char path[VOLUME_PATH_MAX + 1]; /* volume-path.h; the rest is zero */
 };
-static_assert(sizeof(struct verb_mount) == 128);
+static_assert(sizeof(struct verb_mount) == 160);
 
 struct verb_start {
 	struct verb_head head;
@@ -109,7 +112,7 @@ struct verb_start {
 	uint32_t writable;  /* a bit for each row of writable.def */
 	struct verb_mount mounts[VERB_MOUNTS_MAX];
 };
-static_assert(sizeof(struct verb_start) == 1120);
+static_assert(sizeof(struct verb_start) == 1376);
 
 struct verb_limits { /* 0: as it is */
 	struct verb_head head;

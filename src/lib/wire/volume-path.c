@@ -36,3 +36,11 @@ const char *volume_path_fault(const char *path, size_t n)
 	}
 	return fault;
 }
+
+bool host_name_is_valid(const char *name, size_t n)
+{
+	for (size_t i = 0; i < n && n <= HOST_DIR_NAME_MAX; i++)
+		if (!ascii_is_lower(name[i]) && !ascii_is_digit(name[i]) && name[i] != '-')
+			return false;
+	return n > 0 && n <= HOST_DIR_NAME_MAX && name[0] != '-';
+}

@@ -11,7 +11,10 @@
 #include <stddef.h>
 
 #define VOLUME_PATH_MAX 107
+#define HOST_DIR_NAME_MAX 31 /* of a directory of the host that an operator has named */
 
 /* NULL, or why it is none. */
 const char *volume_path_fault(const char *path, size_t n);
+/* Lower-case letters, digits and hyphens. */
+bool host_name_is_valid(const char *name, size_t n);
 #endif

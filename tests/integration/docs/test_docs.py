@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 
 import fences
 import lsp
@@ -58,9 +59,19 @@ class Node(world.World):
         self.link, self.lent = pathlib.Path("/run/cay"), contextlib.ExitStack()
 
     def start(self):
+        self.names_a_directory()
         super().start()
         self.link.symlink_to(self.run)
         subprocess.run([self.programs["cay"], "image", "import", "--name", "base", BASE], env=self.variables(), check=True, capture_output=True)
+
+    def names_a_directory(self):
+        """As docs/volumes.md says."""
+        self.env["CAY_PATHS_HOST"] = host = self.lent.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
+        models = pathlib.Path(self.lent.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        os.chmod(host, 0o755)
+        models.chmod(0o755)
+        (models / "weights").touch()
+        pathlib.Path(host, "models.conf").write_text(f"[directory]\npath = {models}\ntenants = all\n")
 
     def stop(self):
         self.lent.close()
