@@ -128,6 +128,14 @@ static void ask_send_events(struct cayd *c, const struct id *tenant, const struc
 	webhook_send_ask(c, tenant, ask, answered);
 }
 
+static void on_cayd_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome)
+{
+	if (sb->snapshot.id.noun == ID_VOLUME)
+		volume_copied(c, sb, outcome);
+	else
+		snapshot_copied(c, sb, outcome);
+}
+
 static const struct cayd_hooks cayd_hooks = {
 	.keeper_up = sandboxes_retry_now,
 	.image_is_used = cayd_image_is_used,
@@ -147,7 +155,8 @@ static const struct cayd_hooks cayd_hooks = {
 	.ask_changed = ask_send_events,
 	.template_naming = templates_find_naming,
 	.template_changed = event_send_template,
-	.snapshot_copied = snapshot_copied,
+	.snapshot_copied = on_cayd_copied,
+	.volume_copy_fill = volume_copy_fill,
 	.snapshots_count = snapshots_count,
 	.snapshot_changed = event_send_snapshot,
 	.volumes_count = volumes_count,

@@ -86,5 +86,5 @@ typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct 
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_reclaim, verb_limits,
 	verb_remove, verb_stop, verb_restore, verb_list, verb_image_add, verb_image_remove,
 	verb_usage, verb_image_commit, verb_snapshot, verb_net, verb_pack, verb_image_pack,
-	verb_volume_make, verb_volume_limit, verb_volume_remove, verb_volume_list;
+	verb_volume_make, verb_volume_copy, verb_volume_limit, verb_volume_remove, verb_volume_list;
 #endif

@@ -86,6 +86,7 @@ static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_PACK] = verb_pack,
 	[VERB_IMAGE_PACK] = verb_image_pack,
 	[VERB_VOLUME_MAKE] = verb_volume_make,
+	[VERB_VOLUME_COPY] = verb_volume_copy,
 	[VERB_VOLUME_LIMIT] = verb_volume_limit,
 	[VERB_VOLUME_REMOVE] = verb_volume_remove,
 	[VERB_VOLUME_LIST] = verb_volume_list,

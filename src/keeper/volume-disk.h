@@ -9,7 +9,7 @@
 #define VOLUME_WORK "disk/work"
 
 struct volume_record {
-	uint32_t magic;
+	uint32_t magic;  /* 0: it is not whole */
 	uint32_t number; /* as disk_create() takes it; no sandbox has it */
 };
 
@@ -27,6 +27,10 @@ struct volume {
 [[nodiscard]] int volume_open(const struct keeper *k, const struct id *id, int lock,
 			      struct volume *v, struct cay_err *err);
 void volume_fini(struct volume *v);
+/* It is one that nothing can ever be written to. */
+bool volume_is_frozen(const struct volume *v);
+/* Before its first mount, or when the kernel finds its lower gone. */
+[[nodiscard]] int volume_forget_origin(int dir);
 /* The overlay of upper, lower and work below `at`: a detached mount, or -errno; -EBUSY when another
  * mount may write to these files. */
 [[nodiscard]] int volume_overlay_create(const char *at, bool read_only);

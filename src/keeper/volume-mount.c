@@ -42,6 +42,8 @@ static int volume_mounts_open_one(const struct keeper *k, const struct verb_moun
 	*ret_dir = v.dir;
 	if (r < 0)
 		return r;
+	if (volume_is_frozen(&v) && !row->read_only)
+		return cay_fail(err, CAY_E_FORBIDDEN, "the volume %s is read-only", v.name);
 	*ret_disk = mount_clone(v.dir, VOLUME_DISK, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
 	if (*ret_disk < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -*ret_disk, "idmap the files of %s",
@@ -87,7 +89,7 @@ int volume_mounts_attach_disks(const struct volume_mounts *m, struct cay_err *er
 /* An upper knows the lower it was mounted over by a handle of its inode.  Copied to another file
  * system, it knows one that does not exist.  Nothing of this lower is ever seen, so what the kernel
  * keeps about it may go: only this worker has the volume. */
-static int volume_forget_origin(int dir)
+int volume_forget_origin(int dir)
 {
 	auto_close int upper = path_open(dir, VOLUME_UPPER, O_RDONLY | O_DIRECTORY, 0);
 	auto_close int work = path_open(dir, VOLUME_WORK, O_RDONLY | O_DIRECTORY, 0);

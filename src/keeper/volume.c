@@ -15,7 +15,9 @@
 #include "keeper/volume-disk.h"
 
 #define RECORD "volume"
-#define RECORD_MAGIC UINT32_C(0x56594143) /* "CAYV" */
+#define RECORD_MAGIC UINT32_C(0x56594143)        /* "CAYV" */
+#define RECORD_MAGIC_FROZEN UINT32_C(0x46594143) /* "CAYF": the same, never written to */
+#define FREEZE_MS 5000
 #define PROBE ".probe"
 #define NUMBERS_MAX 65535
 /* Above the ids of all ranges, which sandboxes have as numbers. */
@@ -109,9 +111,14 @@ static int volume_read_record(struct volume *v)
 	v->record = (struct volume_record){};
 	if (text.len == sizeof(v->record))
 		memcpy(&v->record, text.data, sizeof(v->record));
-	if (v->record.magic != RECORD_MAGIC)
+	if (v->record.magic != RECORD_MAGIC && v->record.magic != RECORD_MAGIC_FROZEN)
 		v->record = (struct volume_record){};
 	return r == -ENOENT || r == -EFBIG ? 0 : r;
+}
+
+bool volume_is_frozen(const struct volume *v)
+{
+	return v->record.magic == RECORD_MAGIC_FROZEN;
 }
 
 /* Also one that is not whole; *err is set only by other failures than -ENOENT. */
@@ -153,9 +160,93 @@ static int volume_make_dirs(int dir)
 	return 0;
 }
 
-static int volume_fill(const struct keeper *k, struct volume *v, const struct disk_size *limit,
-		       struct cay_err *err)
+/* The files of a new volume: of another one, while no process of the sandbox that may write to that
+ * one runs.  One that was frozen before stays so: it is paused, or cayd thaws it. */
+struct volume_source {
+	const struct keeper *keeper;
+	struct volume from;
+	struct sandbox writer; /* its dir is < 0: none */
+};
+
+static int volume_copy_failed(const struct volume_source *s, int r, struct cay_err *err)
 {
+	if (r == -EMLINK)
+		return cay_fail(
+			err, CAY_E_UNSUPPORTED,
+			"the files of %s cannot be copied, perhaps because paths are longer "
+			"than 4,095 bytes",
+			s->from.name);
+	if (r == -ETIMEDOUT)
+		return cay_fail(err, CAY_E_TIMEOUT,
+				"the files of %s could not be copied in ten minutes", s->from.name);
+	return cay_fail_sys(err, cay_code_from_disk_errno(r), -r,
+			    "copy the files of %s; the new volume may be too small", s->from.name);
+}
+
+static int volume_copy_files(const struct volume_source *s, const struct volume *to,
+			     struct cay_err *err)
+{
+	int r = s->writer.dir < 0 ? 0
+				  : sandbox_cgroup_wait_frozen(&s->writer.cgroup, FREEZE_MS, err);
+
+	if (r < 0)
+		return r;
+	r = failpoint_hit(FAULT_VOLUME_FROZEN);
+	r = r < 0 ? r : disk_fill(&s->keeper->disk, s->from.dir, VOLUME_DISK, to->dir, VOLUME_DISK);
+	return r < 0 ? volume_copy_failed(s, r, err) : 0;
+}
+
+static int volume_copy_frozen(const struct volume_source *s, const struct volume *to,
+			      struct cay_err *err)
+{
+	const struct cgroup *cgroup = &s->writer.cgroup;
+	bool thaw = s->writer.dir >= 0 && !sandbox_cgroup_is_frozen(cgroup);
+	struct cay_err why = {};
+	int thawed, r = thaw ? sandbox_cgroup_freeze(cgroup, true, err) : 0;
+
+	if (r >= 0)
+		r = volume_copy_files(s, to, err);
+	/* also one that may not have been frozen */
+	thawed = thaw ? sandbox_cgroup_freeze(cgroup, false, &why) : 0;
+	if (r >= 0 && thawed < 0) {
+		*err = why;
+		return thawed;
+	}
+	return r;
+}
+
+/* Root is above some quotas, and a tenant pays for the limit. */
+static int volume_check_fits(const struct volume_source *s, const struct volume *to,
+			     const struct disk_size *limit, struct cay_err *err)
+{
+	struct disk_size used;
+	int r = disk_read_usage(&s->keeper->disk, to->dir, VOLUME_DISK, to->record.number, &used);
+
+	if (r == -ENOTSUP ||
+	    (r >= 0 && (!limit->bytes || used.bytes == DISK_UNKNOWN || used.bytes <= limit->bytes)))
+		return 0;
+	return volume_copy_failed(s, r < 0 ? r : -ENOSPC, err);
+}
+
+static int volume_fill_from(const struct volume_source *s, const struct volume *to,
+			    const struct disk_size *limit, struct cay_err *err)
+{
+	int r = volume_copy_frozen(s, to, err);
+
+	if (r < 0)
+		return r;
+	r = volume_forget_origin(to->dir);
+	if (r >= 0 && syncfs(to->dir) < 0) /* or the usage is old */
+		r = -errno;
+	r = r < 0 ? r : failpoint_hit(FAULT_VOLUME_COPIED);
+	return r < 0 ? volume_copy_failed(s, r, err) : volume_check_fits(s, to, limit, err);
+}
+
+/* source: NULL, it is empty. */
+static int volume_fill(const struct keeper *k, struct volume *v, const struct disk_size *limit,
+		       const struct volume_source *source, struct cay_err *err)
+{
+	uint32_t magic = v->record.magic;
 	int r = volume_number_claim(k, v->name, &v->record.number);
 
 	if (r >= 0)
@@ -163,11 +254,13 @@ static int volume_fill(const struct keeper *k, struct volume *v, const struct di
 	if (r == -ENOTSUP)
 		return cay_fail_sys(err, CAY_E_UNSUPPORTED, -r,
 				    "this node cannot limit the size of a volume");
-	if (r >= 0)
+	if (r >= 0 && source && volume_fill_from(source, v, limit, err) < 0)
+		return -EIO;
+	if (r >= 0 && !source)
 		r = volume_make_dirs(v->dir);
 	if (r >= 0)
 		r = failpoint_hit(FAULT_VOLUME_MADE);
-	v->record.magic = RECORD_MAGIC;
+	v->record.magic = magic;
 	if (r >= 0)
 		r = path_write_atomic(v->dir, RECORD, &v->record, sizeof(v->record), 0600);
 	if (r >= 0 && syncfs(v->dir) < 0)
@@ -179,6 +272,24 @@ static int volume_fill(const struct keeper *k, struct volume *v, const struct di
 		     : 0;
 }
 
+/* A directory of this name, locked, for volume_fill(). */
+static int volume_create_dir(const struct keeper *k, const struct id *id, struct volume *v,
+			     struct cay_err *err)
+{
+	if (!k->volumes_are_exclusive)
+		return cay_fail(
+			err, CAY_E_UNSUPPORTED,
+			"the kernel would let two sandboxes write to one volume on the file "
+			"system of paths.state");
+	id_format(id, v->name);
+	if (mkdirat(k->volumes, v->name, 0700) < 0)
+		return cay_fail_sys(
+			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
+			errno, "create %s", v->name);
+	v->dir = keeper_lock_dir(k->volumes, v->name, LOCK_EX);
+	return v->dir < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -v->dir, "lock %s", v->name) : 0;
+}
+
 /* volume_make: an empty directory with a limit.  An attacker who owns cayd can fill the disk with
  * directories and choose their limits. */
 int verb_volume_make(const struct keeper *k, const void *request, int, struct verb_result *,
@@ -187,21 +298,46 @@ int verb_volume_make(const struct keeper *k, const void *request, int, struct ve
 	const struct verb_volume *q = request;
 	const struct disk_size limit = { q->bytes, q->inodes };
 	auto_volume v = VOLUME_INIT;
+	int r = volume_create_dir(k, &q->volume, &v, err);
 
-	if (!k->volumes_are_exclusive)
-		return cay_fail(
-			err, CAY_E_UNSUPPORTED,
-			"the kernel would let two sandboxes write to one volume on the file "
-			"system of paths.state");
-	id_format(&q->volume, v.name);
-	if (mkdirat(k->volumes, v.name, 0700) < 0)
-		return cay_fail_sys(
-			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
-			errno, "create %s", v.name);
-	v.dir = keeper_lock_dir(k->volumes, v.name, LOCK_EX);
-	if (v.dir < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -v.dir, "lock %s", v.name);
-	return volume_fill(k, &v, &limit, err);
+	v.record.magic = RECORD_MAGIC;
+	return r < 0 ? r : volume_fill(k, &v, &limit, NULL, err);
+}
+
+static void volume_source_fini(struct volume_source *s)
+{
+	volume_fini(&s->from);
+	keeper_sandbox_fini(&s->writer);
+}
+
+/* volume_copy: a volume with the files that another one has now.  An attacker who owns cayd can
+ * stop any sandbox for as long as the copy takes, copy while another one writes, and fill the disk
+ * with copies; the files stay in the foreign range. */
+int verb_volume_copy(const struct keeper *k, const void *request, int, struct verb_result *result,
+		     struct cay_err *err)
+{
+	const struct verb_volume_copy *q = request;
+	const struct disk_size limit = { q->bytes, q->inodes };
+	CAY_CLEANUP(volume_source_fini)
+	struct volume_source s = { k, VOLUME_INIT, KEEPER_SANDBOX_INIT };
+	auto_volume v = VOLUME_INIT;
+	int r = 0;
+
+	/* in the order of a start */
+	if (q->sandbox.noun != ID_NONE)
+		r = keeper_sandbox_open(k, &q->sandbox, q->generation, &s.writer, err);
+	if (r >= 0 && s.writer.dir >= 0 && s.writer.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s has no cgroup that can be opened",
+				s.writer.name);
+	if (r >= 0)
+		r = volume_open(k, &q->from, LOCK_SH, &s.from, err);
+	if (r >= 0)
+		r = volume_create_dir(k, &q->volume, &v, err);
+	v.record.magic = q->read_only ? RECORD_MAGIC_FROZEN : RECORD_MAGIC;
+	if (r >= 0)
+		r = volume_fill(k, &v, &limit, &s, err);
+	result->snapshot.bytes = UINT64_MAX; /* its own quota counts them */
+	return r;
 }
 
 /* volume_limit: the limit and the usage of one volume; may be repeated.  An attacker who owns cayd

@@ -24,6 +24,7 @@ struct sandbox;
 struct snapshot_info;
 struct template_info;
 struct tenant_info;
+struct verb_volume_copy;
 
 struct cayd_hooks {
 	/* cay-keeper has answered our hello after a reconnect. */
@@ -71,8 +72,12 @@ struct cayd_hooks {
 			    bool answered);
 	/* The node holds a sandbox, or lets it go on. */
 	void (*sandbox_held)(struct cayd *c, const struct hold_event *e);
-	/* The keeper has copied its files for sb->snapshot, or has failed. */
+	/* The keeper has made the copy sb->snapshot, or has failed: of its files, or of those of
+	 * the volume that it may write to. */
 	void (*snapshot_copied)(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome);
+	/* The request for the latter. */
+	void (*volume_copy_fill)(const struct cayd *c, const struct sandbox *sb,
+				 struct verb_volume_copy *q);
 	/* How many snapshots a tenant has, and their bytes. */
 	void (*snapshots_count)(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
 				uint64_t *ret_bytes);

@@ -34,6 +34,7 @@ static const enum keeper_class keeper_verb_classes[VERB_NUM] = {
 	[VERB_SNAPSHOT] = KEEPER_COPY,        [VERB_PACK] = KEEPER_COPY,
 	[VERB_IMAGE_PACK] = KEEPER_COPY,      [VERB_VOLUME_MAKE] = KEEPER_REMOVE,
 	[VERB_VOLUME_REMOVE] = KEEPER_REMOVE, [VERB_RECLAIM] = KEEPER_RECLAIM,
+	[VERB_VOLUME_COPY] = KEEPER_COPY,
 };
 
 /* Together as many as the keeper has workers, so that a message never waits in the socket.  Creates

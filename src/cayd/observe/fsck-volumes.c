@@ -104,8 +104,8 @@ static void fsck_compare_void(const struct fsck_volumes *k, struct cayd *c, bool
 		const struct verb_volume_row *row = fsck_volume_find(k, &v->info.id);
 		bool unused;
 
-		if (v->busy || v->info.state != VOLUME_READY || v->ready_ns >= k->began_ns ||
-		    (row && row->whole))
+		if (v->busy || v->n_copies || v->info.state != VOLUME_READY ||
+		    v->ready_ns >= k->began_ns || (row && row->whole))
 			continue;
 		volumes_count_users(c, &v->info.tenant);
 		unused = v->info.writer.noun == ID_NONE && !v->info.readers;

@@ -98,7 +98,8 @@ struct sandbox {
 		bool has_wanted, under_way;
 	} resize;
 	struct {
-		struct id id;   /* of the snapshot that is made of it; no noun: none */
+		struct id id; /* of the snapshot that is made of it, or of a copy of its volume; no
+				 noun: none */
 		uint64_t bytes; /* of the copy */
 	} snapshot;
 	struct {

@@ -203,7 +203,13 @@ static void effect_copy_sandbox(struct sandbox *sb)
 				   .generation = sb->life.generation,
 				   .snapshot = sb->snapshot.id,
 				   .running = sb->life.state != SB_STOPPED };
+	struct verb_volume_copy of_volume;
 
+	if (sb->snapshot.id.noun == ID_VOLUME) {
+		sb->cayd->hooks->volume_copy_fill(sb->cayd, sb, &of_volume);
+		effect_call_keeper(sb, DO_SNAPSHOT, VERB_VOLUME_COPY, &of_volume);
+		return;
+	}
 	effect_call_keeper(sb, DO_SNAPSHOT, VERB_SNAPSHOT, &q);
 }
 

@@ -64,6 +64,10 @@ void op_volume_create(struct cayd *c, struct request *rq)
 
 	if (!request_bind_group(rq, &want->group))
 		return;
+	if (want->from.noun != ID_NONE && !volume_find(c, &rq->actor, &want->from)) {
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such volume");
+		return;
+	}
 	q = volume_request_create(c, rq);
 	if (q && volume_start(c, &rq->actor.tenant, want, on_volume_done, q, &err) < 0)
 		volume_request_refuse(q, &err);
@@ -126,9 +130,12 @@ static void on_volume_usage(void *arg, const struct cay_err *outcome, const void
 void op_volume_get(struct cayd *c, struct request *rq)
 {
 	const struct volume *v = volume_find_of_request(c, rq);
-	struct volume_request *q = v ? volume_request_create(c, rq) : NULL;
+	bool copied = v && v->n_copies; /* its usage would come after the copies */
+	struct volume_request *q = v && !copied ? volume_request_create(c, rq) : NULL;
 	struct verb_volume call = {};
 
+	if (copied)
+		request_reply_json(rq, &volume_info_table, &v->info);
 	if (!q)
 		return;
 	call.volume = q->volume = v->info.id;
@@ -148,7 +155,7 @@ void op_volume_resize(struct cayd *c, struct request *rq)
 
 static int volume_check_delete(const struct volume *v, struct cay_err *err)
 {
-	if (v->busy || v->info.state == VOLUME_CREATING)
+	if (v->busy || v->n_copies || v->info.state == VOLUME_CREATING)
 		return cay_fail(err, CAY_E_UNAVAILABLE,
 				"another change of the volume is under way; try again");
 	if (v->info.writer.noun != ID_NONE || v->info.readers)

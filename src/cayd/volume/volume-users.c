@@ -76,7 +76,7 @@ static int volume_mount_check_others(const struct volume_mount *m, size_t i, str
 	return 0;
 }
 
-/* cay-keeper asks the same of what it read when it started. */
+/* cay-keeper asks the same of the files it read when it started. */
 static int host_mount_check(const struct cayd *c, const struct id *tenant,
 			    const struct volume_mount *m, struct cay_err *err)
 {
@@ -97,12 +97,19 @@ static int host_mount_check(const struct cayd *c, const struct id *tenant,
 static int volume_mount_check_source(const struct cayd *c, const struct actor *by,
 				     const struct volume_mount *m, struct cay_err *err)
 {
+	const struct volume *v;
+
 	if (!m->host == (m->volume.noun == ID_NONE))
 		return cay_fail_field(err, CAY_E_INVALID, "volumes",
 				      "give either 'volume' or 'host' of each");
 	if (m->host && actor_has_group(by, NULL))
 		return host_mount_check(c, &by->tenant, m, err);
-	if (!m->host && volume_find(c, by, &m->volume))
+	v = m->host ? NULL : volume_find(c, by, &m->volume);
+	if (v && v->info.read_only && !m->read_only)
+		return cay_fail_field(err, CAY_E_INVALID, "volumes",
+				      "the volume '%s' can only be mounted with read_only",
+				      v->info.name);
+	if (v)
 		return 0;
 	return cay_fail_field(err, CAY_E_NOT_FOUND, "volumes",
 			      m->host ? "there is no such host directory"
@@ -147,6 +154,10 @@ int volume_mounts_admit(struct cayd *c, const struct id *tenant, const struct fi
 		if (v->info.state == VOLUME_CREATING)
 			return cay_fail_field(err, CAY_E_UNAVAILABLE, "volumes",
 					      "the volume '%s' is being created", v->info.name);
+		if (v->n_copies && !m[i].read_only)
+			return cay_fail_field(err, CAY_E_UNAVAILABLE, "volumes",
+					      "the volume '%s' is being copied; try again",
+					      v->info.name);
 		if (v->info.writer.noun != ID_NONE || (v->info.readers && !m[i].read_only))
 			return volume_fail_used(v, err);
 	}

@@ -175,9 +175,12 @@ static void volume_call(struct volume *v, enum verb verb, uint64_t bytes, keeper
 /* The end of a change.  One that failed while it was created is removed by the next sweep. */
 static void volume_finish(struct volume *v, const struct cay_err *err)
 {
+	struct volume *from = v->copies ? volume_find_any(v->cayd, &v->info.from) : NULL;
 	volume_fn *fn = cay_take(v->fn);
 
-	v->busy = false;
+	if (from)
+		from->n_copies--;
+	v->busy = v->copies = false;
 	if (err->code && v->info.state == VOLUME_CREATING)
 		v->info.state = VOLUME_DELETING;
 	if (fn)
@@ -278,6 +281,67 @@ static void on_volume_made(void *arg, const struct cay_err *outcome, const void 
 	volume_save(v, VOLUME_READY, on_volume_ready_saved);
 }
 
+static struct verb_volume_copy volume_copy_request(const struct volume *v)
+{
+	return (struct verb_volume_copy){ .volume = v->info.id,
+					  .from = v->info.from,
+					  .bytes = v->info.size_bytes,
+					  .inodes = volume_inodes(v->cayd, v->info.size_bytes),
+					  .read_only = v->info.read_only };
+}
+
+void volume_copy_fill(const struct cayd *c, const struct sandbox *sb, struct verb_volume_copy *q)
+{
+	const struct volume *v = volume_find_any(c, &sb->snapshot.id);
+
+	*q = v ? volume_copy_request(v) : (struct verb_volume_copy){};
+	q->sandbox = sb->info.id;
+	q->generation = sb->life.generation;
+}
+
+void volume_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome)
+{
+	struct volume *v = volume_find_any(c, &sb->snapshot.id);
+
+	sb->snapshot.id = (struct id){};
+	if (v)
+		on_volume_made(v, outcome, NULL, -EBADF);
+}
+
+/* As a snapshot is made of it: it neither ends nor stops meanwhile. */
+static int volume_copy_of_writer(struct volume *v, const struct id *writer, struct cay_err *err)
+{
+	struct sandbox *sb = sandbox_find(v->cayd->sandboxes, writer);
+
+	if (!sb || !life_can_be_copied(&sb->life) || sb->snapshot.id.noun != ID_NONE)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"another change of the sandbox that has the volume is under way; "
+				"try again");
+	if (!keeper_can_copy_now(v->cayd->keeper, &v->info.tenant))
+		return cay_fail(err, CAY_E_OVERLOADED, "too many copies are being made; try again");
+	sb->snapshot.id = v->info.id; /* its outcome may come at once */
+	if (!sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_SNAPSHOT }))
+		return 0;
+	sb->snapshot.id = (struct id){};
+	return cay_fail(err, CAY_E_UNAVAILABLE,
+			"the sandbox that has the volume changed meanwhile; try again");
+}
+
+static void volume_copy(struct volume *v)
+{
+	const struct volume *from = volume_find_any(v->cayd, &v->info.from);
+	struct verb_volume_copy q = volume_copy_request(v);
+	struct cay_err err = {};
+
+	volumes_count_users(v->cayd, &v->info.tenant);
+	if (from && from->info.writer.noun != ID_NONE) {
+		if (volume_copy_of_writer(v, &from->info.writer, &err) < 0)
+			volume_finish(v, &err);
+		return;
+	}
+	keeper_call_for(v->cayd->keeper, &v->info.tenant, VERB_VOLUME_COPY, &q, on_volume_made, v);
+}
+
 static void on_volume_row_saved(void *arg, const struct cay_err *outcome)
 {
 	struct volume *v = arg;
@@ -287,6 +351,8 @@ static void on_volume_row_saved(void *arg, const struct cay_err *outcome)
 		(void)volume_hit(FAULT_VOLUME_WANTED, &err);
 	if (err.code)
 		volume_finish(v, &err);
+	else if (v->copies)
+		volume_copy(v);
 	else
 		volume_call(v, VERB_VOLUME_MAKE, v->info.size_bytes, on_volume_made);
 }
@@ -338,9 +404,27 @@ static int volume_check_size(const struct cayd *c, struct cay_err *err)
 	return -ENOTSUP;
 }
 
+static int volume_check_from(const struct volume *from, const struct volume_create *want,
+			     struct cay_err *err)
+{
+	if (!from && want->from.noun != ID_NONE)
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "from", "there is no such volume");
+	if (!from && want->read_only)
+		return cay_fail_field(err, CAY_E_INVALID, "read_only",
+				      "only a volume with the files of another one ('from') can be "
+				      "read-only");
+	if (from && (from->busy || from->info.state != VOLUME_READY))
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"another change of the volume '%s' is under way; try again",
+				from->info.name);
+	return 0;
+}
+
 int volume_start(struct cayd *c, const struct id *tenant, const struct volume_create *want,
 		 volume_fn *fn, void *arg, struct cay_err *err)
 {
+	struct volume *from = want->from.noun == ID_NONE ? NULL : volume_find_any(c, &want->from);
+	uint64_t size = from && from->info.has_size ? from->info.size_bytes : SIZE_DEFAULT;
 	bool limited = limits_disk_bytes_count(c);
 	struct volume_info info = { .tenant = *tenant,
 				    .name = want->name,
@@ -349,7 +433,9 @@ int volume_start(struct cayd *c, const struct id *tenant, const struct volume_cr
 				    .has_size = limited,
 				    .size_bytes = !limited         ? 0
 						  : want->has_size ? want->size_bytes
-								   : SIZE_DEFAULT,
+								   : size,
+				    .read_only = want->read_only,
+				    .from = want->from,
 				    .created_ns = clk_wall_ns(c->clk) };
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	struct jw w = jw_to(&text);
@@ -357,6 +443,8 @@ int volume_start(struct cayd *c, const struct id *tenant, const struct volume_cr
 
 	if (want->has_size && volume_check_size(c, err) < 0)
 		return -ENOTSUP;
+	if (volume_check_from(from, want, err) < 0)
+		return -EINVAL;
 	if (!keeper_is_up(c->keeper))
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (labels_check(&want->labels, err) < 0 ||
@@ -374,6 +462,9 @@ int volume_start(struct cayd *c, const struct id *tenant, const struct volume_cr
 	v->fn = fn;
 	v->arg = arg;
 	v->busy = true;
+	v->copies = from;
+	if (from)
+		from->n_copies++;
 	c->volumes->rows[c->volumes->n++] = v;
 	volume_save(v, VOLUME_CREATING, on_volume_row_saved);
 	return 0;
@@ -427,7 +518,7 @@ int volume_resize(struct volume *v, uint64_t bytes, volume_fn *fn, void *arg, st
 {
 	struct grant less = { .disk_bytes = v->info.size_bytes }, more = { .disk_bytes = bytes };
 
-	if (v->busy || v->info.state != VOLUME_READY)
+	if (v->busy || v->n_copies || v->info.state != VOLUME_READY)
 		return cay_fail(err, CAY_E_UNAVAILABLE,
 				"another change of the volume is under way; try again");
 	if (!v->info.has_size || volume_check_size(v->cayd, err) < 0)
@@ -485,6 +576,6 @@ void volumes_sweep(struct cayd *c, uint64_t now)
 		return;
 	all->sweep_ns = now + SWEEP_NS;
 	for (size_t i = 0; i < all->n; i++)
-		if (!all->rows[i]->busy)
+		if (!all->rows[i]->busy && !all->rows[i]->n_copies)
 			volume_sweep(all->rows[i]);
 }

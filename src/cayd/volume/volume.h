@@ -10,7 +10,7 @@
  *
  * Its row is in the journal, its files are the keeper's:
  *
- *	row `creating` -> files by the keeper -> row `ready` -> reply
+ *	row `creating` -> files by the keeper, empty or copied -> row `ready` -> reply
  *	row `deleting` -> files removed by the keeper -> no row -> reply
  *
  * Each of them is durable before the next.  A row that is not `ready` at the start is removed with
@@ -20,12 +20,15 @@
  * kept: it is read from the sandboxes each time.
  */
 #include "cayd/sandbox/sandbox.h"
+#include "wire/verb.h"
 
 #define VOLUMES_MAX 2000 /* of the node */
 
 struct volume {
 	struct volume_info info; /* texts live in the arena */
 	bool busy;               /* a call about it is under way */
+	bool copies;             /* it is filled with the files of another one, which has */
+	unsigned n_copies;       /* so many copies: no sandbox may get it to write */
 	uint64_t ready_ns;       /* when it became ready, by the boot clock; 0: before the start */
 	bool row_is_ready;       /* or may be: it has to say `deleting` before files go */
 	bool limit_due;          /* the keeper may have another limit than the row */
@@ -51,6 +54,9 @@ struct volume *volume_at(const struct cayd *c, size_t i);
 [[nodiscard]] int volume_start(struct cayd *c, const struct id *tenant,
 			       const struct volume_create *want, volume_fn *fn, void *arg,
 			       struct cay_err *err);
+/* Hooks: the request for the keeper about the copy that is made while sb is frozen; and its end. */
+void volume_copy_fill(const struct cayd *c, const struct sandbox *sb, struct verb_volume_copy *q);
+void volume_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *outcome);
 /* It has no user. */
 void volume_remove(struct volume *v, volume_fn *fn, void *arg);
 [[nodiscard]] int volume_resize(struct volume *v, uint64_t bytes, volume_fn *fn, void *arg,

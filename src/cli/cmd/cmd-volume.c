@@ -2,30 +2,39 @@
 #include "cli/core/command.h"
 #include "cli/print/list.h"
 
+struct volume_args {
+	struct volume_create make; /* the request */
+	const char *from;
+};
+
 static const struct opt volume_rows[] = {
-	{ "size", 0, OPT_BYTES, offsetof(struct volume_create, size_bytes), .arg = "SIZE",
-	  .help = "Most disk space of its files, e.g. 20Gi; default 10Gi" },
-	{ "group", 0, OPT_TEXT, offsetof(struct volume_create, group), .operand = OPERAND_GROUP,
+	{ "size", 0, OPT_BYTES, offsetof(struct volume_args, make.size_bytes), .arg = "SIZE",
+	  .help = "Most disk space of its files, e.g. 20Gi; default 10Gi, or that of --from" },
+	{ "from", 0, OPT_TEXT, offsetof(struct volume_args, from), .operand = OPERAND_VOLUME,
+	  .arg = "VOLUME", .help = "Copy the files of this volume, also while a sandbox has it" },
+	{ "read-only", 0, OPT_FLAG, offsetof(struct volume_args, make.read_only),
+	  .help = "Make a snapshot: with --from, a volume that nothing is ever written to" },
+	{ "group", 0, OPT_TEXT, offsetof(struct volume_args, make.group), .operand = OPERAND_GROUP,
 	  .arg = "NAME", .help = "Group it belongs to" },
-	{ "label", 0, OPT_PAIRS, offsetof(struct volume_create, labels), .arg = "KEY=VALUE",
+	{ "label", 0, OPT_PAIRS, offsetof(struct volume_args, make.labels), .arg = "KEY=VALUE",
 	  .help = "Label; may be repeated" },
 };
 
-static int cmd_volume_create_prepare(struct cli *, void *args, const struct opt_words *w,
-				     struct api_call *, struct cay_err *)
+static int cmd_volume_create_prepare(struct cli *c, void *args, const struct opt_words *w,
+				     struct api_call *, struct cay_err *err)
 {
-	struct volume_create *q = args;
+	struct volume_args *a = args;
 
-	q->name = w->operands[0];
-	q->has_size = q->size_bytes;
-	return 0;
+	a->make.name = w->operands[0];
+	a->make.has_size = a->make.size_bytes;
+	return a->from ? api_find_volume(&c->api, a->from, &a->make.from, err) : 0;
 }
 
 const struct cmd cmd_volume_create = {
 	CMD_USAGE("volume create", "[OPTION...] NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	CMD_OPTIONS(volume_create, OPTS(volume_rows, 0)),
-	.help = "Create an empty volume and print its id",
+	CMD_OPTIONS(volume_args, OPTS(volume_rows, 0)),
+	.help = "Create a volume, empty or as a copy, and print its id",
 	.more = "A volume is a directory that outlives sandboxes. 'cay create --volume NAME:PATH' "
 		"mounts it: in one sandbox that may write to it, or read-only in any number.",
 	.op = OP_VOLUME_CREATE,

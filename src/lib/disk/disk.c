@@ -142,15 +142,15 @@ static int disk_start_cp(const struct spawn *s, struct child *ret)
 /* cp handles holes, links, owners, attributes and devices, and shares extents if it can.  It has
  * the descriptor of the source's directory, so that a lock on that stays while cp runs, also if
  * this process is killed.  xattr is named: with `all` alone, one that is lost is no failure. */
-static int disk_copy_files(int lock, int from, int to)
+static int disk_copy_files(int lock, int from, int to, bool share)
 {
-	static const char *const argv[] = { "cp",
-					    "-dRT",
-					    "--preserve=all,xattr",
-					    "--reflink=auto",
-					    "/proc/self/fd/3/.",
-					    "/proc/self/fd/4/.",
-					    NULL };
+	const char *const argv[] = { "cp",
+				     "-dRT",
+				     "--preserve=all,xattr",
+				     share ? "--reflink=auto" : "--reflink=never",
+				     "/proc/self/fd/3/.",
+				     "/proc/self/fd/4/.",
+				     NULL };
 	struct spawn s = SPAWN_INIT(CP, argv);
 	auto_child child = CHILD_INIT;
 	int status = 0, r;
@@ -181,5 +181,16 @@ int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir, 
 	if (r < 0)
 		return r;
 	target = disk_open_dir(to_dir, to);
-	return target < 0 ? target : disk_copy_files(from_dir, source, target);
+	return target < 0 ? target : disk_copy_files(from_dir, source, target, /* share= */ true);
+}
+
+/* Simple quotas of btrfs charge a shared extent to its first owner. */
+int disk_fill(const struct disk *d, int from_dir, const char *from, int to_dir, const char *to)
+{
+	auto_close int source = disk_open_dir(from_dir, from), target = disk_open_dir(to_dir, to);
+	bool share = !d->backend || !d->backend->copy;
+
+	if (source < 0 || target < 0)
+		return source < 0 ? source : target;
+	return disk_copy_files(from_dir, source, target, share);
 }

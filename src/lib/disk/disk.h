@@ -54,4 +54,9 @@ void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t num
  * disk_remove() and rmtree_at(). */
 [[nodiscard]] int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to, uint32_t number);
+/* The files of one disk into another that is empty, so that all of them are charged to that one and
+ * bound by its limit: nothing is shared that a quota counts for the first only.  Fails as
+ * disk_copy() does. */
+[[nodiscard]] int disk_fill(const struct disk *d, int from_dir, const char *from, int to_dir,
+			    const char *to);
 #endif

@@ -120,7 +120,8 @@ struct volume_create {
 	const char *name, *group;
 	struct field_map labels;
 	uint64_t size_bytes;
-	bool has_size;
+	bool has_size, read_only;
+	struct id from; /* no noun: it is empty */
 };
 
 struct volume_resize {
@@ -133,8 +134,8 @@ struct volume_info {
 	unsigned state;
 	struct field_map labels;
 	uint64_t size_bytes, used_bytes, readers, created_ns;
-	bool has_size, has_used;
-	struct id writer; /* no noun: none */
+	bool has_size, has_used, read_only;
+	struct id writer, from; /* no noun: none */
 };
 
 struct volume_query {

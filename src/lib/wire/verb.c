@@ -132,6 +132,17 @@ static const struct verb_field volume_fields[] = {
 	{},
 };
 
+static const struct verb_field volume_copy_fields[] = {
+	F(volume_copy, volume, VK_VOLUME, 0, 0),
+	F(volume_copy, bytes, VK_U64, 0, DISK_MAX),
+	F(volume_copy, inodes, VK_U64, 0, UINT32_MAX),
+	F(volume_copy, from, VK_VOLUME, 0, 0),
+	F(volume_copy, sandbox, VK_AFTER, 0, 0),
+	F(volume_copy, generation, VK_U64, 0, UINT64_MAX),
+	F(volume_copy, read_only, VK_U64, 0, 1),
+	{},
+};
+
 static const struct verb_field volume_name_fields[] = {
 	F(volume_name, volume, VK_VOLUME, 0, 0),
 	{},

@@ -198,6 +198,18 @@ struct verb_volume {
 };
 static_assert(sizeof(struct verb_volume) == 48);
 
+struct verb_volume_copy {
+	struct verb_head head;
+	struct id volume;
+	uint64_t bytes; /* 0: no limit */
+	uint64_t inodes;
+	struct id from;      /* another volume */
+	struct id sandbox;   /* that runs or is paused and may write to it; zero: none */
+	uint64_t generation; /* of that */
+	uint64_t read_only;  /* 1: nothing can ever be written to the new one */
+};
+static_assert(sizeof(struct verb_volume_copy) == 96);
+
 struct verb_volume_name {
 	struct verb_head head;
 	struct id volume;

@@ -176,7 +176,7 @@ SNAPSHOT_POINTS = ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapsho
                    "snapshot:frozen", "snapshot:copied", "snapshot:named", "snapshot:thawed"]
 PACK_POINTS = ["pack:opened", "pack:written"]
 VOLUME_POINTS = ["volume:wanted", "volume:answered", "volume:ready", "volume:resized", "volume:deleting", "volume:gone",
-                 "volume:made", "volume:limited", "volume:removed"]
+                 "volume:made", "volume:limited", "volume:removed", "volume:frozen", "volume:copied"]
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
 DOZE_POINTS = ["reclaim:slice"]
 # which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
