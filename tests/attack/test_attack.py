@@ -393,6 +393,30 @@ def test_ESC_30(row, boxes, runtime, priv, cay, stranger):
     stranger.delete(other)
 
 
+def test_RED_VOL_01(cay):
+    """Two that read one volume hear nothing of each other and see no lock; one that dies leaves none."""
+    vo = cay.call("POST", "/v1/volumes", {"name": "shared"})["id"]
+
+    def has(read_only):
+        return cay.create("hostile", volumes=[{"volume": vo, "path": "/etc/vol", "read_only": read_only}])
+    box = has(False)
+    assert cay.exec(box, ["/hostile", "disk", "data", "/etc/vol", "4096"], user="0").exit_code == 0
+    events, locks = overheard(cay, box, cay, box, "0")
+    assert {p for p in events & locks if p.startswith("/etc/vol/")}, "blind"
+    run = cay.exec_detached(box, ["/hostile", "wiretap", "work"], user="0")
+    lib.wait_for("the locks", lambda: b"serving" in cay.exec_output(box, run), PATIENCE_S)
+    cay.delete(box)
+    box = has(False)
+    assert "/etc/vol" not in cay.exec(box, ["/hostile", "wiretap", "locks"], user="0").text
+    cay.delete(box)
+    one, two = has(True), has(True)
+    events, locks = overheard(cay, one, cay, two, "0")
+    assert not {p for p in events | locks if p.startswith("/etc/vol")}, events | locks
+    for name in (one, two):
+        cay.delete(name)
+    cay.call("DELETE", f"/v1/volumes/{vo}")
+
+
 def resident(r, box):
     """Pages of a file of the image in memory, as a sandbox sees it; None: not at all."""
     m = re.search(r"^resident (\d+)$", r.exec(box, ["/hostile", "wiretap", "mincore", "/big"], user="0").text, re.M)

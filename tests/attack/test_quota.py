@@ -116,6 +116,29 @@ def test_FS_06_no_way_out(disk):
         disk.delete(box)
 
 
+@pytest.mark.parametrize("how", ["data", "unlinked", "allocate", "mapped", "sparse"])
+def test_VOL_03(disk, how, capsys):
+    """A volume takes its size and no more, however it is filled; no ioctl leads out of it, nor changes what is read-only."""
+    vo = disk.call("POST", "/v1/volumes", {"name": f"vol-{how}", "size_bytes": LIMIT})["id"]
+    kept = disk.call("POST", "/v1/volumes", {"name": f"kept-{how}", "from": vo, "read_only": True})["id"]
+    box = disk.create("hostile", volumes=[{"volume": vo, "path": "/vol"}, {"volume": kept, "path": "/kept", "read_only": True}])
+    for user in ("0", "1000"):
+        done = disk.exec(box, ["/hostile", "disk-escape", "/vol", "/kept"], user=user)
+        assert done.exit_code == 0, done.text
+    took, why, facts = take(disk, box, how, "/vol")
+    with capsys.disabled():
+        print(f"# VOL-03|{disk.kind}|{how}|{why} after {took} of {LIMIT}")
+    assert why in ("EDQUOT", "ENOSPC", "SIGBUS"), why
+    if how in EXACT:
+        assert LIMIT * 0.97 - COMMIT <= took <= LIMIT * 1.01
+    assert how != "unlinked" or facts["again"] in ("EDQUOT", "ENOSPC")
+    took, why, _ = take(disk, box, "data", "/tmp", 4 * MIB)  # the sandbox's own disk is another
+    assert took == 4 * MIB and why == "none"
+    disk.delete(box)
+    for v in (kept, vo):
+        disk.call("DELETE", f"/v1/volumes/{v}")
+
+
 @pytest.fixture(scope="module")
 def plain():
     with lib.Cay(BUILD) as c:

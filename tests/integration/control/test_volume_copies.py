@@ -14,7 +14,7 @@ from test_life import linked, restart
 from test_quota import new_tenant
 from test_status import cli
 from test_stop import act
-from test_volumes import ABSENT, MIB, at, drop, get, gone, listed, sh, volume
+from test_volumes import ABSENT, MIB, OF_COPIES, at, drop, get, gone, listed, sh, volume
 
 FILES = """cd /workspace/data && echo one >a && ln a hard && ln -s a soft && mkdir d && chmod 751 d && chown 1000:1001 d && echo two >d/b &&
 chmod 2640 d/b && touch -d @1000000000 a && truncate -s 3M holes && mkfifo pipe"""
@@ -153,6 +153,10 @@ def test_its_bytes_are_its_own(kind):
 
 POINTS = [("cayd", p) for p in ("volume:wanted", "snapshot:copy", "volume:answered", "volume:ready")] + \
          [("cay-keeper", p) for p in ("volume:frozen", "volume:copied", "volume:made", "volume:limited")]
+
+
+def test_the_failpoints_of_a_copy_are_here():
+    assert {p for _, p in POINTS} >= OF_COPIES
 
 
 @pytest.mark.parametrize("how", ["kill", "error"])
