@@ -173,6 +173,25 @@ def test_no_way_out(host):
         nothing_is_left(c)
 
 
+def test_a_race_of_links_between_two(host):
+    """One exchanges a directory for links out of it all the time, while others start with it, read and write through it."""
+    work = host.directory("work")
+    host.names("work", work, "rw")
+    race = f"cd /w; while :; do ln -s .. x; rm x; ln -s {host.top} x; rm x; mkdir x; rm -r x; done 2>/dev/null"
+    with node(host) as c:
+        racer = c.create("tiny", volumes=[at("work", "/w")])
+        c.exec_detached(racer, ["sh", "-c", race], user="root")
+        before = sorted(os.listdir(host.top))
+        for _ in range(5):
+            box = c.create("tiny", volumes=[at("work", "/w")])
+            seen = sh(c, box, "for i in 0 1 2 3 4 5 6 7 8 9; do echo x >/w/x/planted; cat /w/x/canary; done 2>/dev/null; true").text
+            assert CANARY not in seen
+            c.delete(box)
+        c.delete(racer)
+        assert sorted(os.listdir(host.top)) == before
+        nothing_is_left(c)
+
+
 def test_what_cannot_be_given_is_refused(host):
     """The keeper says why in its log, and to who asks; everything else is as usual."""
     good, roots = host.directory("good"), host.directory("roots", owner=0)
