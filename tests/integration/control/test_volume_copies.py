@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies and snapshots of volumes: the files of one moment, in a volume of their own, whatever dies meanwhile."""
+import concurrent.futures
 import contextlib
 import os
 import sqlite3
@@ -115,6 +116,22 @@ def test_all_files_are_of_one_moment(own):
     act(own, box, "resume")
     own.delete(box)
     for v in (of, vo):
+        drop(own, v)
+    gone(own)
+
+
+def test_nobody_writes_to_it_meanwhile(own):
+    """While it is copied, without a writer, it has readers only, and stays."""
+    vo = volume(own, "data")
+    assert has(own, vo, "/d", "dd if=/dev/zero of=/d/big bs=1M count=300 2>/dev/null; ls /d", read_only=False) == "big\n"
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        made = pool.submit(copied, own, vo)
+        wait_for("the copy to begin", lambda: len(os.listdir(own.state / "volumes")) == 2, 30)
+        assert "is being copied" in refused("unavailable", own.create, "tiny", volumes=[at(vo)])["message"]
+        refused("unavailable", drop, own, vo)
+        assert get(own, vo)["readers"] == 0
+        of = made.result(120)
+    for v in (vo, of):
         drop(own, v)
     gone(own)
 
