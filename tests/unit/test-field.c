@@ -278,6 +278,7 @@ static void an_unknown_member_is_told_the_known_ones(void **)
 		struct sandbox_create c;
 		struct exec_info e;
 	} to = {};
+	static const char *const runtimes[] = { "docker", "kata", "krun", "Docker", "dockers", "" };
 	struct cay_err err = {}, query = {}, never = {};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -290,6 +291,16 @@ static void an_unknown_member_is_told_the_known_ones(void **)
 		decode(&sandbox_create_table, "{\"network_mode\":\"host\"}", &arena, &to, &never),
 		-ENOTSUP);
 	assert_true(never.code == CAY_E_UNSUPPORTED && strstr(never.hint, "egress"));
+	for (size_t i = 0; i < ARRAY_SIZE(runtimes); i++) {
+		struct cay_err e = {};
+		char text[64];
+
+		assert_true(snprintf(text, sizeof(text), "{\"runtime\":\"%s\"}", runtimes[i]) > 0);
+		row_check(i, decode(&sandbox_create_table, text, &arena, &to, &e) ==
+				     (i < 3 ? -ENOTSUP : -EINVAL));
+		row_check(i, e.code == (i < 3 ? CAY_E_UNSUPPORTED : CAY_E_INVALID));
+		row_check(i, str_eq(e.field, "runtime") && (i < 3) == (e.hint[0] != 0));
+	}
 	/* more fields than fit */
 	assert_int_equal(decode(&exec_info_table, "{\"x\":1}", &arena, &to, &err), -EINVAL);
 	assert_true(strlen(err.hint) < CAY_ERR_HINT_MAX);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "ops/field-internal.h"
+#include "ops/types.h"
 #include "text/port-range.h"
 #include "text/quantity.h"
 #include "text/sandbox-name.h"
@@ -242,6 +243,27 @@ static int field_set_bool(struct slice s, bool *at)
 	return *at || slice_eq(s, SLICE("false")) ? 0 : -EINVAL;
 }
 
+/* Other products take these; docs/adr/0144 says why no row of the keeper's table is of them. */
+static bool field_is_foreign_runtime(const struct field *f, struct slice s)
+{
+	static const char *const names[] = { "docker", "podman", "containerd",  "runsc", "gvisor",
+					     "kata",   "krun",   "firecracker", NULL };
+	unsigned i;
+
+	return f->choices == runtime_names && str_find_choice(s, names, &i) >= 0;
+}
+
+static int field_refuse_runtime(const struct field *f, struct slice s, struct cay_err *err)
+{
+	(void)cay_fail_field(err, CAY_E_UNSUPPORTED, f->name,
+			     "this node starts no sandbox by '%.*s'", (int)s.n, s.p);
+	cay_err_hint(err, slice_eq(s, SLICE("docker"))
+				  ? "leave 'runtime' out: images of Docker run as they are, by crun"
+				  : "leave 'runtime' out, or give one of those that `cay doctor` "
+				    "lists");
+	return -ENOTSUP;
+}
+
 int field_set_from_text(const struct field *f, struct slice s, struct arena *arena, void *ret,
 			struct cay_err *err)
 {
@@ -276,6 +298,8 @@ int field_set_from_text(const struct field *f, struct slice s, struct arena *are
 	}
 	if (r == -ENOMEM)
 		return field_fail_no_memory(f->name, arena, err);
+	if (r < 0 && f->type == FIELD_ENUM && field_is_foreign_runtime(f, s))
+		return field_refuse_runtime(f, s, err);
 	if (r < 0)
 		return field_refuse(f, err);
 	field_mark_present(f, ret);
