@@ -361,22 +361,54 @@ int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 	return r < 0 ? r : r ? -ELOOP : n;
 }
 
-/* Move the disk as a whole: it may be a subvolume.  With project quotas it has the number of the
- * sandbox, which will be reused, so its files are copied to the number of layers. */
-static int image_work_take_disk(const struct image_work *w, int sandbox_fd,
-				const struct digest *parent, bool copy)
+static int image_work_link_parent(const struct image_work *w, const struct digest *parent)
 {
 	char hex[DIGEST_HEX_LEN + 1];
-	int r;
 
 	digest_format_hex(parent, hex);
-	if (symlinkat(hex, w->fd, PARENT) < 0)
-		return -errno;
+	return symlinkat(hex, w->fd, PARENT) < 0 ? -errno : 0;
+}
+
+/* Move the disk as a whole: it may be a subvolume.  With project quotas it has the number of the
+ * sandbox, which will be reused, so its files are copied to the number of layers. */
+static int image_work_take_disk(const struct image_work *w, int sandbox_fd, bool copy)
+{
 	if (copy || w->disk->kind == VERB_DISK_PROJECT)
-		r = disk_copy(w->disk, sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
-	else
-		r = renameat(sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
-	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_COPIED : FAULT_COMMIT_MOVED);
+		return disk_copy(w->disk, sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
+	return renameat(sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
+}
+
+static int image_open_dir(int images_fd, const uint8_t digest[static 32])
+{
+	char path[sizeof("sha256/") + DIGEST_HEX_LEN] = "sha256/";
+	struct digest d;
+
+	memcpy(d.byte, digest, sizeof(d.byte));
+	digest_format_hex(&d, path + 7);
+	return path_open(images_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+}
+
+/* All layers over the lowest image as one, in the work: a copy of the lowest of them, with the
+ * others laid over it in turn.  Nobody changes layers, so the sandbox runs meanwhile. */
+static int image_work_merge_layers(const struct image_work *w, int images_fd, int n,
+				   uint8_t chain[static IMAGE_LAYERS_MAX][32])
+{
+	uint64_t end = clk_boot_ns(&clk_system) + UNPACK_DEADLINE_NS;
+	int r = 0;
+
+	for (int i = n - 2; r >= 0 && i >= 0; i--) {
+		auto_close int layer = image_open_dir(images_fd, chain[i]);
+
+		if (layer < 0)
+			r = layer;
+		else if (i == n - 2)
+			r = disk_copy(w->disk, layer, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
+		else if (clk_boot_ns(&clk_system) > end)
+			r = -ETIMEDOUT;
+		else
+			r = disk_merge(layer, IMAGE_UPPER, w->fd, IMAGE_UPPER);
+	}
+	return r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_MERGED);
 }
 
 /* What overlayfs keeps beside the files. */
@@ -415,31 +447,66 @@ static int image_commit_fail(int r, struct cay_err *err)
 	return cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "create an image of the disk");
 }
 
+/* The disk of a sandbox that goes on.  Above `n` layers there is room for another, or n is
+ * IMAGE_LAYERS_MAX: then the copy has what all of them have. */
+static int image_work_copy(const struct image_work *w, int images_fd, int sandbox_fd, int n,
+			   uint8_t chain[static IMAGE_LAYERS_MAX][32], struct image_copy *copy,
+			   struct cay_err *err)
+{
+	bool merge = n == IMAGE_LAYERS_MAX;
+	struct cay_err why = {};
+	int copied, r = merge ? image_work_merge_layers(w, images_fd, n, chain) : 0;
+
+	if (r < 0)
+		return image_commit_fail(r, err);
+	r = copy->begin(copy->arg, err);
+	if (r < 0)
+		return r;
+	r = merge ? disk_merge(sandbox_fd, IMAGE_UPPER, w->fd, IMAGE_UPPER)
+		  : image_work_take_disk(w, sandbox_fd, /* copy= */ true);
+	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_COPIED);
+	copied = copy->copied(copy->arg, &why);
+	if (r >= 0 && merge)
+		r = disk_count_bytes(w->fd, IMAGE_UPPER, &copy->bytes);
+	if (r < 0)
+		return image_commit_fail(r, err);
+	memcpy(copy->parent, chain[merge ? n - 1 : 0], sizeof(copy->parent));
+	if (copied < 0)
+		*err = why;
+	return copied;
+}
+
 int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 		       const uint8_t parent[static 32], const uint8_t digest[static 32],
-		       const struct image_copy *copy, struct cay_err *err)
+		       struct image_copy *copy, struct cay_err *err)
 {
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct digest d, below;
-	struct cay_err why = {};
-	int thawed, r = image_store_read_chain(images_fd, parent, chain);
+	int n = image_store_read_chain(images_fd, parent, chain), r = n;
 
-	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
+	if (n == -ELOOP || (n == IMAGE_LAYERS_MAX && !copy))
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				IMAGE_LAYERS_MAX);
 	memcpy(d.byte, digest, sizeof(d.byte));
 	memcpy(below.byte, parent, sizeof(below.byte));
 	if (r >= 0)
 		r = copy ? image_work_init_copy(images_fd, &d, &w) : image_work_init(images_fd, &w);
-	r = r < 0 ? r : image_work_take_disk(&w, sandbox_fd, &below, copy);
-	thawed = copy ? copy->copied(copy->arg, &why) : 0;
+	if (r >= 0 && !copy)
+		r = image_work_take_disk(&w, sandbox_fd, /* copy= */ false);
+	if (r >= 0 && !copy)
+		r = failpoint_hit(FAULT_COMMIT_MOVED);
 	if (r < 0)
 		return image_commit_fail(r, err);
-	if (thawed < 0) {
-		*err = why;
-		return thawed;
+	if (copy) {
+		r = image_work_copy(&w, images_fd, sandbox_fd, n, chain, copy, err);
+		if (r < 0)
+			return r;
+		memcpy(below.byte, copy->parent, sizeof(below.byte));
 	}
+	r = image_work_link_parent(&w, &below);
+	if (r < 0)
+		return image_commit_fail(r, err);
 	r = image_work_remove_scratch(&w, err);
 	r = r < 0 ? r : image_work_publish(images_fd, &w, &d, err);
 	return r < 0 ? r : failpoint_hit(copy ? FAULT_SNAPSHOT_NAMED : FAULT_COMMIT_NAMED);

@@ -44,16 +44,22 @@ struct image_store_added {
 [[nodiscard]] int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 					 uint8_t ret[static IMAGE_LAYERS_MAX][32]);
 struct image_copy {
+	/* Called before the files are read: no process may use the disk from now on. */
+	int (*begin)(void *arg, struct cay_err *err);
 	/* Called when the files are copied or cannot be: processes may use the disk again. */
 	int (*copied)(void *arg, struct cay_err *err);
 	void *arg;
+	uint8_t parent[32]; /* returned: of the new image */
+	uint64_t bytes; /* returned: of its files, if they are those of several layers; else 0 */
 };
 /* Turn the disk in box_fd into an image over its parent.  No process may use it.  Succeeds when the
- * image exists already; on failure the disk may be gone.  copy: leave the disk as it is; or NULL.
+ * image exists already; on failure the disk may be gone.  copy: leave the disk as it is, and where
+ * its parent has no room for another layer, make one of all layers instead (docs/adr/0145); or
+ * NULL.
  */
 [[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 				     const uint8_t parent[static 32],
-				     const uint8_t digest[static 32], const struct image_copy *copy,
+				     const uint8_t digest[static 32], struct image_copy *copy,
 				     struct cay_err *err);
 /* Succeeds when absent, and removes what a copy that was not finished left; CAY_E_STATE when it is
  * the parent of another image. */

@@ -27,6 +27,7 @@ static int snapshot_digest(const struct id *snapshot, struct digest *ret)
 struct snapshot_source {
 	const struct keeper *keeper;
 	const struct sandbox *sandbox;
+	struct disk_size used;
 	bool thaw; /* it was frozen for the copy */
 };
 
@@ -38,6 +39,28 @@ static int snapshot_thaw(struct snapshot_source *s, struct cay_err *err)
 	return sandbox_cgroup_freeze(&s->sandbox->cgroup, false, err);
 }
 
+/* One that was frozen before stays so: it is paused, or cayd thaws it. */
+static int on_snapshot_begin(void *arg, struct cay_err *err)
+{
+	struct snapshot_source *s = arg;
+	const struct sandbox *sb = s->sandbox;
+	int r;
+
+	s->thaw = sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup);
+	r = s->thaw ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
+	if (r >= 0 && sb->cgroup.v2 >= 0)
+		r = sandbox_cgroup_wait_frozen(&sb->cgroup, FREEZE_MS, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_FROZEN);
+	/* before it is thawed: it may remove its files then */
+	if (r >= 0)
+		r = disk_read_usage(&s->keeper->disk, sb->dir, SANDBOX_DISK,
+				    keeper_sandbox_host_root_id(sb), &s->used);
+	if (r >= 0 || r == -ENOTSUP)
+		return 0;
+	return err->code ? r
+			 : cay_fail_sys(err, CAY_E_INTERNAL, -r, "read how much %s uses", sb->name);
+}
+
 /* Before the copy is durable: that takes as long as the disk is slow. */
 static int on_snapshot_copied(void *arg, struct cay_err *err)
 {
@@ -46,40 +69,23 @@ static int on_snapshot_copied(void *arg, struct cay_err *err)
 	return r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_THAWED);
 }
 
-static int snapshot_copy_frozen(struct snapshot_source *s, const struct digest *d,
-				struct disk_size *used, struct cay_err *err)
-{
-	const struct sandbox *sb = s->sandbox;
-	const struct keeper *k = s->keeper;
-	struct image_copy copy = { on_snapshot_copied, s };
-	int r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_wait_frozen(&sb->cgroup, FREEZE_MS, err);
-
-	r = r < 0 ? r : failpoint_hit(FAULT_SNAPSHOT_FROZEN);
-	/* before it is thawed: it may remove its files then */
-	if (r >= 0)
-		r = disk_read_usage(&k->disk, sb->dir, SANDBOX_DISK,
-				    keeper_sandbox_host_root_id(sb), used);
-	if (r < 0 && r != -ENOTSUP)
-		return err->code ? r
-				 : cay_fail_sys(err, CAY_E_INTERNAL, -r, "read how much %s uses",
-						sb->name);
-	return image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte, &copy,
-				  err);
-}
-
-/* One that was frozen before stays so: it is paused, or cayd thaws it. */
 static int snapshot_copy(const struct keeper *k, const struct sandbox *sb, const struct digest *d,
-			 struct disk_size *used, struct cay_err *err)
+			 struct verb_snapshot_reply *ret, struct cay_err *err)
 {
-	struct snapshot_source s = { k, sb,
-				     sb->cgroup.v2 >= 0 && !sandbox_cgroup_is_frozen(&sb->cgroup) };
+	struct snapshot_source s = { k, sb, { DISK_UNKNOWN, DISK_UNKNOWN }, false };
+	struct image_copy copy = { .begin = on_snapshot_begin,
+				   .copied = on_snapshot_copied,
+				   .arg = &s };
 	struct cay_err why = {};
-	int r = s.thaw ? sandbox_cgroup_freeze(&sb->cgroup, true, err) : 0;
+	int r = image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte, &copy,
+				   err);
 
-	if (r >= 0)
-		r = snapshot_copy_frozen(&s, d, used, err);
 	(void)snapshot_thaw(&s, &why); /* after a failure; also one that may not have been frozen */
-	return r;
+	if (r < 0)
+		return r;
+	memcpy(ret->parent, copy.parent, sizeof(ret->parent));
+	ret->bytes = copy.bytes && s.used.bytes != DISK_UNKNOWN ? copy.bytes : s.used.bytes;
+	return 0;
 }
 
 /*
@@ -92,7 +98,6 @@ int verb_snapshot(const struct keeper *k, const void *request, int, struct verb_
 {
 	const struct verb_snapshot *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
-	struct disk_size used = { DISK_UNKNOWN, DISK_UNKNOWN };
 	struct digest d;
 	struct stat st;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
@@ -108,9 +113,5 @@ int verb_snapshot(const struct keeper *k, const void *request, int, struct verb_
 				q->running ? "no cgroup that can be opened" : "a cgroup");
 	if (snapshot_digest(&q->snapshot, &d) < 0)
 		return cay_no_memory(err);
-	r = snapshot_copy(k, &b, &d, &used, err);
-	if (r < 0)
-		return r;
-	result->snapshot.bytes = used.bytes;
-	return 0;
+	return snapshot_copy(k, &b, &d, &result->snapshot, err);
 }

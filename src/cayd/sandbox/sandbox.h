@@ -100,7 +100,8 @@ struct sandbox {
 	struct {
 		struct id id; /* of the snapshot that is made of it, or of a copy of its volume; no
 				 noun: none */
-		uint64_t bytes; /* of the copy */
+		uint64_t bytes;     /* of the copy */
+		uint8_t parent[32]; /* of its layer */
 	} snapshot;
 	struct {
 		uint8_t image_before[32]; /* in use until the journal has the other one */

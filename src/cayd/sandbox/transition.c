@@ -100,6 +100,7 @@ static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, con
 	if (!err.code && c.effect == DO_SNAPSHOT) {
 		memcpy(&copied, reply, sizeof(copied));
 		c.sandbox->snapshot.bytes = copied.bytes;
+		memcpy(c.sandbox->snapshot.parent, copied.parent, sizeof(copied.parent));
 	}
 	if (!err.code && c.effect == DO_START) {
 		memcpy(&started, reply, sizeof(started));

@@ -7,6 +7,7 @@
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/sandbox/limits.h"
+#include "cayd/snapshot/oci-image.h"
 #include "cayd/tenant/quota.h"
 #include "cayd/tenant/tenant.h"
 #include "text/hex.h"
@@ -394,6 +395,7 @@ void snapshot_copied(struct cayd *c, struct sandbox *sb, const struct cay_err *o
 	}
 	s->info.has_size = sb->snapshot.bytes != UINT64_MAX;
 	s->info.size_bytes = s->info.has_size ? sb->snapshot.bytes : 0;
+	memcpy(s->parent, sb->snapshot.parent, sizeof(s->parent));
 	hex_encode(s->digest, sizeof(s->digest), hash);
 	image_register_layer(c->images,
 			     &(struct image_layer_entry){ .parent = s->parent,
@@ -502,10 +504,22 @@ static int snapshot_check_layers(const struct cayd *c, const struct id *tenant, 
 	return image_check_snapshot_layers(c->images, tenant, own, all, err);
 }
 
+/* What the keeper copies besides the disk where no layer fits above the others (ADR 0145). */
+static uint64_t snapshot_merged_bytes(const struct cayd *c, const struct sandbox *sb)
+{
+	const struct image *top = image_by_digest(c->images, sb->image), *at = top;
+	unsigned n = 1;
+
+	for (; at && at->layer; n++)
+		at = image_by_digest(c->images, at->parent);
+	return at && n >= OCI_IMAGE_LAYERS_MAX ? top->info.size_bytes - at->info.size_bytes : 0;
+}
+
 static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct cay_err *err)
 {
 	const struct id *tenant = &sb->info.tenant;
-	struct grant more = { .disk_bytes = sb->info.limits.disk_bytes };
+	uint64_t merged = snapshot_merged_bytes(c, sb);
+	struct grant more = { .disk_bytes = sb->info.limits.disk_bytes + merged };
 	uint64_t n, bytes, left, reserve, max = quota_get(c, tenant).snapshots;
 
 	snapshots_count(c, tenant, &n, &bytes);
@@ -523,7 +537,7 @@ static int snapshot_check_room(struct cayd *c, const struct sandbox *sb, struct 
 	    node_space_check_disk(c, err) < 0)
 		return -ENOSR;
 	if (sb->usage.disk_known && node_space_read_disk(c, &left, &reserve) &&
-	    sb->usage.disk_bytes + reserve > left)
+	    sb->usage.disk_bytes + merged + reserve > left)
 		return cay_fail(err, CAY_E_DISK_FULL,
 				"the node has no room for a copy of its files");
 	return 0;
@@ -584,7 +598,7 @@ int snapshot_start(struct cayd *c, struct sandbox *sb, const struct snapshot_cre
 		return -EINVAL;
 	s->fn = fn;
 	s->arg = arg;
-	s->reserved_bytes = sb->info.limits.disk_bytes;
+	s->reserved_bytes = sb->info.limits.disk_bytes + snapshot_merged_bytes(c, sb);
 	s->busy = true;
 	c->snapshots->rows[c->snapshots->n++] = s;
 	db_entry_put(c->db, &(struct db_entry){ info->id, { text.data, text.len } },

@@ -18,5 +18,9 @@ struct disk_backend {
 	int (*copy)(int from, int to_dir, const char *to);
 };
 
+/* Everything in `from` to `to`, which may have directories of the same names; cp inherits lock, a
+ * directory of the source. */
+[[nodiscard]] int disk_copy_files(int lock, int from, int to, bool share);
+
 extern const struct disk_backend disk_btrfs, disk_ext4, disk_xfs;
 #endif

@@ -142,7 +142,7 @@ static int disk_start_cp(const struct spawn *s, struct child *ret)
 /* cp handles holes, links, owners, attributes and devices, and shares extents if it can.  It has
  * the descriptor of the source's directory, so that a lock on that stays while cp runs, also if
  * this process is killed.  xattr is named: with `all` alone, one that is lost is no failure. */
-static int disk_copy_files(int lock, int from, int to, bool share)
+int disk_copy_files(int lock, int from, int to, bool share)
 {
 	const char *const argv[] = { "cp",
 				     "-dRT",

@@ -59,4 +59,11 @@ void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t num
  * disk_copy() does. */
 [[nodiscard]] int disk_fill(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to);
+/* Lay the upper directory of an overlay over another one, as overlayfs shows the two over a third:
+ * what `from` deletes or replaces is removed from `to`, then what it has is copied.  No process may
+ * be changing either.  -EMLINK also for directories below DISK_MERGE_DEPTH that both have. */
+#define DISK_MERGE_DEPTH 256
+[[nodiscard]] int disk_merge(int from_dir, const char *from, int to_dir, const char *to);
+/* The bytes that the files in it occupy, each file once. */
+[[nodiscard]] int disk_count_bytes(int dirfd, const char *name, uint64_t *ret);
 #endif

@@ -177,6 +177,7 @@ SNAPSHOT_POINTS = ["snapshot:wanted", "snapshot:copy", "snapshot:made", "snapsho
 PACK_POINTS = ["pack:opened", "pack:written"]
 VOLUME_POINTS = ["volume:wanted", "volume:answered", "volume:ready", "volume:resized", "volume:deleting", "volume:gone",
                  "volume:made", "volume:limited", "volume:removed", "volume:frozen", "volume:copied"]
+MERGE_POINTS = ["snapshot:merged"]  # test_flatten.py has its story
 UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
 DOZE_POINTS = ["reclaim:slice"]
 # which pass of it: the first message is fsck's, and then one for each act of the story; the second is of the run after the stop
@@ -188,7 +189,7 @@ SWEPT = [(program, point, how, n) for program, points in POINTS.items() for poin
 
 def test_no_failpoint_is_left_out():
     there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/lib/base/failpoints.def").read_text(), re.M)
-    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *PACK_POINTS, *VOLUME_POINTS, *UPLOAD_POINTS, *DOZE_POINTS} == set(there)
+    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *SNAPSHOT_POINTS, *MERGE_POINTS, *PACK_POINTS, *VOLUME_POINTS, *UPLOAD_POINTS, *DOZE_POINTS} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))
