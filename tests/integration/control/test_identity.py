@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is new in a sandbox that begins with the files of another one, and what a hostile layer makes of that."""
+import concurrent.futures
+import json
+import os
 import re
+import subprocess
 import time
 
 import cay
@@ -135,3 +139,58 @@ def test_a_hostile_layer(own, what):
     for name in (box, of):
         own.delete(name)
     drop(own, sn)
+
+
+# what a program seeds itself with, and what it says to a client: a key and a certificate are files, and the same in all copies
+SEEDS = """
+import ctypes, json, os, random, secrets, ssl, tempfile, uuid
+def hello():
+    'The random of the ServerHello, bytes 6 to 38 of the message of RFC 8446, 4.1.3; the record has a head of five.'
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain('/workspace/tls.pem')
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        client.wrap_bio(b, a).do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    try:
+        server.wrap_bio(a, b, server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    said = b.read()
+    assert said[0] == 22 and said[5] == 2, said[:6]
+    return said[11:43].hex()
+libc = ctypes.CDLL(None)
+libc.getauxval.restype = ctypes.c_void_p
+libc.getauxval.argtypes = [ctypes.c_ulong]
+print(json.dumps({
+    'getrandom': os.getrandom(16).hex(), 'urandom': open('/dev/urandom', 'rb').read(16).hex(), 'random': open('/dev/random', 'rb').read(16).hex(),
+    'uuid4': str(uuid.uuid4()), 'uuid of the kernel': open('/proc/sys/kernel/random/uuid').read(), 'secrets': secrets.token_hex(16),
+    'AT_RANDOM': ctypes.string_at(libc.getauxval(25), 16).hex(), "Python's own": random.getrandbits(128), 'hash of a text': hash('a'), 'TLS': hello()}))
+"""
+FORKS = 100 if os.environ.get("CAY_FULL") else 40
+
+
+def test_forks_share_no_random_number(daemon, code_image, tmp_path):
+    """Each starts a program with the same bytes, and no two get one number that is the same (RED-SNP-01)."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=fork",
+                    "-days", "2", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
+    box = daemon.create(code_image)
+    for name, data in (("tls.pem", (tmp_path / "key").read_bytes() + (tmp_path / "cert").read_bytes()), ("seeds.py", SEEDS.encode())):
+        reply = daemon.open("PUT", f"/v1/sandboxes/{box}/files/content?path=/workspace/{name}", data)
+        assert reply.status in (200, 201), reply.read()
+    forks = ids(fork(daemon, box, count=FORKS))
+
+    def numbers(of):
+        done = daemon.exec(of, ["python3", "/workspace/seeds.py"], timeout_s=120)
+        assert done.exit_code == 0, done
+        return json.loads(done.text)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(numbers, [box, *forks]))
+    for what in found[0]:
+        assert len({str(of[what]) for of in found}) == FORKS + 1, what
+    for of in (box, *forks):
+        daemon.delete(of)
