@@ -10,6 +10,7 @@ CAY_FULL=1 measures at the sizes the goals are for.
     cold_create   create to the first byte of a command, against crun alone
     stop_start    start of a stopped sandbox to the first byte of a command, against cold_create
     doze_wake     a command in a sandbox that dozes, against a thaw by hand and the same command
+    fork_100      a hundred forks of a sandbox that runs, in one request, against a hundred creates in one
     docker        cold_create against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
     edge_exec     the same through an edge, against straight to PID 1: what the edge adds
@@ -189,6 +190,35 @@ def doze_wake(b):
 
 
 @contextlib.contextmanager
+def fork_100(b):
+    """From the request to the last outcome; the copy of the files is in it.  Each is deleted before the next round."""
+    count, rounds = 100, 10 if FULL else 3
+    source = b.cay.create(IMAGE)
+    b.cay.exec(source, ["sh", "-c", "mkdir /tmp/d && cd /tmp/d && for i in $(seq 100); do echo $i >$i; done"])
+
+    def took(path, body):
+        began = time.monotonic_ns()
+        reply = b.cay.open("POST", path, {"count": count, **body}, timeout_s=300)
+        rows = [json.loads(line[6:]) for line in reply.read().decode().splitlines() if line.startswith("data: ")]
+        ns = time.monotonic_ns() - began
+        made = [row["sandbox"]["id"] for row in rows if "sandbox" in row]
+        if len(made) != count:
+            raise RuntimeError(f"{path}: {len(made)} of {count}")
+        b.ids = made
+        b.empty()
+        return ns
+
+    forks, creates = [], []
+    for i in range(2 * rounds + 1):
+        if i % 2:
+            forks.append(took(f"/v1/sandboxes/{source}/fork", {}))
+        else:
+            creates.append(took("/v1/batches", {"sandbox": {"image": IMAGE}}))
+    b.ids = [source]
+    b.empty()
+    timed("fork_100", forks, "100 creates in one request", creates[1:], "100 forks of one that runs, to the last outcome; goal ratio 1.1")
+
+
 def dockerd(cay):
     """Debian's, with the same image; its cgroups are below ours."""
     work = tempfile.mkdtemp(dir="/var/tmp")
@@ -461,7 +491,7 @@ def tree_10k(b):
               f"{n} files of 100 bytes; ratio {mine / base:.3f}, goal 0.05; {part} requests, taken as {n}")
 
 
-GROUPS = {f.__name__: f for f in (cold_create, stop_start, doze_wake, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
+GROUPS = {f.__name__: f for f in (cold_create, stop_start, doze_wake, fork_100, docker, exec_rtt, edge_exec, shell_rtt, scale, cycles, tree_10k, list_10000)}
 
 if __name__ == "__main__":
     build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)

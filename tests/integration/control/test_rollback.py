@@ -14,7 +14,7 @@ from test_snapshot import drop, fork, gone, listed, objects, snapshot
 from test_stop import TREE, act, own_image, reboot
 from test_tenants import asks
 
-CYCLES = 1000 if os.environ.get("CAY_FULL") else 15
+CYCLES = 1000 if os.environ.get("CAY_FULL") else 50
 
 
 def rollback(c, box, sn, timeout_s=120):

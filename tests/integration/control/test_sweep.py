@@ -4,6 +4,7 @@
 First at every failpoint, then at the N-th system call of each daemon, of the keeper's
 workers and of the runtime; a seed chooses which, `make sweep` takes them all.
 """
+import contextlib
 import os
 import pathlib
 import random
@@ -18,6 +19,7 @@ import pytest
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
 from test_control import networks, nothing_is_left, residue
+from test_create_many import outcomes
 from test_life import COUNT, fsck, linked, numbers, post
 from test_limits import in_kernel
 
@@ -65,6 +67,8 @@ class Story:
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
             self.act("running", self.snapshot)
+            self.act("running", self.fork)
+            self.act("running", self.rollback, "stopped")
             self.act("stopped", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/stop"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/start"))
             wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 30)
@@ -78,6 +82,22 @@ class Story:
         self.snapshots.add(made["id"])
         return self.c.get(self.box)
 
+    def fork(self):
+        """Each is a sandbox or an error; its labels are its own, so that the source is found by hers."""
+        reply = self.c.open("POST", f"/v1/sandboxes/{self.box}/fork", {"count": 1, "labels": {"story": self.forked()}}, timeout_s=30)
+        if reply.status != 200:  # the copy failed
+            raise ApiError(reply.status, reply.read())
+        (row,) = outcomes(reply)
+        assert "error" in row or row["sandbox"]["state"] == "running"
+        return self.c.get(self.box)
+
+    def forked(self):
+        return f"fork-{self.rounds}"
+
+    def rollback(self):
+        """To what it has."""
+        return self.c.call("POST", f"/v1/sandboxes/{self.box}/rollback", {"snapshot": max(self.snapshots)}, timeout_s=RUNTIME_S + 10)
+
     def come(self, patience):
         """Nobody but a daemon that died may keep it from coming or failing."""
         try:
@@ -86,8 +106,8 @@ class Story:
             assert not patience, f"it neither came nor failed: {self.c.get(self.box)}"
             raise e
 
-    def act(self, to, what):
-        self.may |= {to}
+    def act(self, to, what, *between):
+        self.may |= {to, *between}
         assert what()["state"] == to
         self.may = {to}
 
@@ -112,6 +132,10 @@ class Story:
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=30).text == "hi\n"
                 assert not self.kept or c.exec(self.box, ["cat", "kept"], timeout_s=30).text == "kept\n"
+        for row in c.call("GET", f"/v1/sandboxes?label=story%3D{self.forked()}")["sandboxes"]:
+            wait_for("the fork to settle", lambda i=row["id"]: c.get(i)["state"] not in ("pending", "ending"), 60)
+            with contextlib.suppress(ApiError):  # it failed
+                c.delete(row["id"])
         for row in (rows := c.call("GET", "/v1/snapshots")["snapshots"]):  # whole, or none
             assert row["state"] == "ready"
             c.call("DELETE", f"/v1/snapshots/{row['id']}")

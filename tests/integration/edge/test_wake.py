@@ -4,11 +4,13 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 
 import cay
 import pytest
 from cay import ApiError, wait_for
-from world import tiny
+from conftest import BUILD
+from world import World, tiny
 
 
 def act(c, box, what):
@@ -158,3 +160,96 @@ def test_a_wake_needs_room(own):
     me.delete(other)
     assert me.exec(box, ["true"]).exit_code == 0
     me.delete(box)
+
+
+NOBODY = (401, 403, 404, 429)  # whoever was refused often gets the last one instead
+
+
+def opens(who, box):
+    reply = who.open("GET", f"/v1/sandboxes/{box}/files/content?path=/workspace/me")
+    reply.read()
+    return reply.status
+
+
+def test_what_was_taken_back_at_rest_wakes_nobody(node):
+    """A key, a token and a link that were revoked while it rests, or dozes, do not open it afterwards, either (SNP-13)."""
+    me = node.door(node.new_key())
+    for rests in (True, False):
+        theirs = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "theirs", "scope": "write"})
+        other = node.door(theirs["secret"])
+        box = me.create("tiny", **({} if rests else {"pause_after_ms": 1000}))
+        me.exec(box, ["sh", "-c", "echo here >/workspace/me"])
+        token = me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"]
+        link = me.call("POST", f"/v1/sandboxes/{box}/files/link", {"path": "/workspace/me"})["url"]
+        by_token, by_link = node.door(token), node.door("")
+        assert opens(by_token, box) == opens(other, box) == 200
+        if rests:
+            act(me, box, "stop")
+        else:
+            wait_for("it to doze", lambda: node.get(box).get("dozing"), 20)
+        node.call("POST", f"/v1/keys/{theirs['key']['id']}/revoke")
+        for gone in (token, link):
+            me.call("POST", f"/v1/sandboxes/{box}/revoke", {"link": gone})
+        before = state(me, box)
+
+        def refused(box=box, link=link, by_token=by_token, by_link=by_link, other=other):
+            reply = by_link.open("GET", link.partition(f":{node.port}")[2])
+            reply.read()
+            return [reply.status, opens(by_token, box), opens(other, box)]
+
+        assert all(status in NOBODY for status in refused()) and state(me, box) == before
+        assert opens(me, box) == 200 and state(me, box) == "running"  # the first instruction after the wake
+        assert all(status in NOBODY for status in refused())
+        me.delete(box)
+
+
+def test_a_token_of_the_source_opens_no_copy(node):
+    """A fork, a sandbox of a snapshot: nothing that opens the source opens them (RED-SNP-01)."""
+    me = node.door(node.new_key())
+    box = me.create("tiny")
+    me.exec(box, ["sh", "-c", "echo here >/workspace/me"])
+    token = me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"]
+    link = me.call("POST", f"/v1/sandboxes/{box}/files/link", {"path": "/workspace/me"})["url"]
+    holder, path = node.door(token), link.partition(f":{node.port}")[2]
+    reply = me.open("POST", f"/v1/sandboxes/{box}/fork", b'{"count": 3}', {"Content-Type": "application/json"})
+    copies = [json.loads(line[6:])["sandbox"]["id"] for line in reply.read().splitlines() if line.startswith(b"data: ") and b'"index"' in line]
+    copies.append(me.create(None, snapshot=me.call("POST", f"/v1/sandboxes/{box}/snapshots", {})["id"]))
+    assert len(copies) == 4 and opens(holder, box) == 200
+    for copy in copies:
+        assert opens(me, copy) == 200 and opens(holder, copy) in NOBODY
+        assert code(holder.exec, copy, ["true"]) == code(holder.exec, "sb" + "0" * 24, ["true"])
+        assert code(act, holder, copy, "stop") in ("permission_denied", "not_found")
+        assert box in path
+        reply = node.door("").open("GET", path.replace(box, copy))
+        assert reply.status in NOBODY, reply.read()
+        reply.read()
+    assert opens(holder, box) == 200
+    for one in (box, *copies):
+        me.delete(one)
+
+
+@pytest.mark.alone
+def test_ten_years_at_rest_by_the_wall_clock():
+    """The clock jumps while they rest, also while cayd is away: nothing is removed, a request wakes each (SNP-14)."""
+    with World(BUILD) as w:
+        wall = w.run / "wall"
+        wall.write_text("0")
+        wall.chmod(0o644)
+        w.env |= {"LD_PRELOAD": str(pathlib.Path(BUILD, "tests/integration/wall.so").resolve()), "CAY_TEST_WALL": str(wall)}
+        w.restart_cayd()
+        decade = 10 * 366 * 86400
+        me = w.door(w.new_key())
+        for jump in (decade, -decade):
+            wall.write_text("0")
+            w.restart_cayd()
+            box, dozes = stopped(me, ttl_ms=3600000, rest_ttl_ms=86400000), me.create("tiny", ttl_ms=3600000, pause_after_ms=1000)
+            wait_for("it to doze", lambda: w.get(dozes).get("dozing"), 20)
+            wall.write_text(str(jump))
+            assert abs(int(w.get(w.create("tiny"))["created_at"][:4]) - int(w.get(box)["created_at"][:4])) in (10, 11)
+            cay.let_pass(2.5)  # longer than between two runs of each sweep
+            w.restart_cayd()
+            assert state(w, box) == "stopped" and w.get(dozes)["dozing"]
+            assert me.exec(box, ["cat", "/workspace/me"]).text == "here\n" and state(w, box) == "running"
+            assert me.exec(dozes, ["true"]).exit_code == 0
+            for one in (box, dozes):
+                w.delete(one)
