@@ -287,7 +287,7 @@ static_assert(sizeof(struct verb_image_commit_reply) == 288);
 struct verb_snapshot_reply {
 	struct verb_reply reply;
 	uint64_t bytes;     /* as a quota counts them; all bits set: not counted */
-	uint8_t parent[32]; /* of the new image: that of the sandbox, or what is below all layers */
+	uint8_t parent[32]; /* of the new image: that of the sandbox, or the lowest one */
 };
 static_assert(sizeof(struct verb_snapshot_reply) == 296);
 

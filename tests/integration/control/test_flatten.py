@@ -216,4 +216,3 @@ def test_directories_too_deep_for_it_are_refused(own):
     for name in made:
         drop(own, name)
     gone(own)
-    clean(own)
