@@ -60,8 +60,8 @@ void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t num
 [[nodiscard]] int disk_fill(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to);
 /* Lay the upper directory of an overlay over another one, as overlayfs shows the two over a third:
- * what `from` deletes or replaces is removed from `to`, then what it has is copied.  No process may
- * be changing either.  -EMLINK also for directories below DISK_MERGE_DEPTH that both have. */
+ * what `from` deletes or replaces is removed from `to`, then all that it has is copied.  No process
+ * may be changing either.  -EMLINK also for directories below DISK_MERGE_DEPTH that both have. */
 #define DISK_MERGE_DEPTH 256
 [[nodiscard]] int disk_merge(int from_dir, const char *from, int to_dir, const char *to);
 /* The bytes that the files in it occupy, each file once. */

@@ -121,11 +121,9 @@ static int merge_dirs(struct merge *m, int from, int to)
 int disk_merge(int from_dir, const char *from, int to_dir, const char *to)
 {
 	auto_close int upper = path_open(from_dir, from, O_RDONLY | O_DIRECTORY, 0), lower = -EBADF;
-	auto_free char *names = malloc(ATTRIBUTES_MAX);
+	char names[ATTRIBUTES_MAX];
 	int r;
 
-	if (!names)
-		return -ENOMEM;
 	lower = upper < 0 ? upper : path_open(to_dir, to, O_RDONLY | O_DIRECTORY, 0);
 	if (lower < 0)
 		return lower;
