@@ -21,9 +21,9 @@
  * It translates, and no more: everything it does is a call of an operation of Cay, at the edge the
  * request came from and with the caller's credential (face/face.h).
  */
-#include "e2b/multipart.h"
 #include "face/face.h"
 #include "http/e2b-error.h"
+#include "http/multipart.h"
 #include "net/client-call.h"
 #include "text/json.h"
 #include "wire/frame-reader.h"

@@ -3,8 +3,8 @@
  * envelope; pairs of metadata, which survive the way to labels and back. */
 #include "e2b/envelope.h"
 #include "e2b/metadata.h"
-#include "e2b/multipart.h"
 #include "fuzz.h"
+#include "http/multipart.h"
 #include "text/json.h"
 
 /* Everything that the form has, as one text; negative: refused. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_E2B_MULTIPART_H
-#define CAY_E2B_MULTIPART_H
+#ifndef CAY_HTTP_MULTIPART_H
+#define CAY_HTTP_MULTIPART_H
 /*
  * multipart - read multipart/form-data (RFC 7578) as it arrives
  *

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "e2b/multipart.h"
+#include "http/multipart.h"
 
 #include <string.h>
+
+#include "http/http.h"
 
 enum { PART_PREAMBLE, PART_AFTER_MARK, PART_HEAD, PART_DATA, PART_OVER };
 
@@ -11,7 +13,7 @@ static bool multipart_starts_nocase(struct slice s, const char *with)
 {
 	size_t n = strlen(with);
 
-	return s.n >= n && strncasecmp(s.p, with, n) == 0;
+	return s.n >= n && http_equals_nocase((struct slice){ s.p, n }, with);
 }
 
 /* The value of NAME="value" or NAME=value after ';'; p NULL: there is none. */
@@ -76,11 +78,12 @@ static int multipart_copy_name(struct slice v, char ret[static MULTIPART_NAME_MA
 	size_t n = 0;
 
 	for (size_t i = 0; i < v.n; i++) {
+		struct slice escape = { v.p + i, v.n - i >= 3 ? 3 : 0 };
 		char c = v.p[i];
 
-		if (v.n - i >= 3 && c == '%' &&
-		    (memcmp(v.p + i, "%22", 3) == 0 || strncasecmp(v.p + i, "%0d", 3) == 0 ||
-		     strncasecmp(v.p + i, "%0a", 3) == 0)) {
+		if (escape.n && c == '%' &&
+		    (memcmp(v.p + i, "%22", 3) == 0 || http_equals_nocase(escape, "%0d") ||
+		     http_equals_nocase(escape, "%0a"))) {
 			c = v.p[i + 1] == '2'                   ? '"'
 			    : ascii_to_lower(v.p[i + 2]) == 'd' ? '\r'
 								: '\n';
