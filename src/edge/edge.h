@@ -136,9 +136,11 @@ bool route_check_sandbox(struct edge *e, struct request *rq, const struct contro
 			 unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
-/* mcp-forward.c, e2b-forward.c: the handlers of /mcp and of paths below /e2b/. */
+/* mcp-forward.c, e2b-forward.c, opensandbox-forward.c: the handlers of /mcp and of paths below
+ * /e2b/ and /opensandbox/. */
 request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
 request_fn *e2b_forward_find_handler(struct request *rq, void *arg);
+request_fn *opensandbox_forward_find_handler(struct request *rq, void *arg);
 
 /* edge-preview.c: the handler of previews; read edge.previews at start. */
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);

@@ -173,6 +173,9 @@ int faces_open(struct edge *e, struct cay_err *err)
 	e->faces[FACE_E2B] = (struct edge_face){ .program = "cay-e2b",
 						 .setting = "e2b.run",
 						 .dir = e->settings.e2b_dir };
+	e->faces[FACE_OPENSANDBOX] = (struct edge_face){ .program = "cay-opensandbox",
+							 .setting = "opensandbox.run",
+							 .dir = e->settings.opensandbox_dir };
 	for (unsigned i = 0; i < FACES && r >= 0; i++)
 		r = face_open(e, &e->faces[i], err);
 	return r;

@@ -4,15 +4,16 @@
 /*
  * face - a program that speaks another protocol, and asks this edge with the caller's credential
  *
- * cay-mcp and cay-e2b parse what the edge must not: the edge authenticates a request, forwards it
- * with the credential, and answers what the program asks in return by the rules for every client
- * (docs/adr/0048, 0128).  They meet in a directory of the face: an edge holds the lock of a number
- * there, listens at that number's socket, and says the number with each request.
+ * cay-mcp, cay-e2b and cay-opensandbox parse what the edge must not: the edge authenticates a
+ * request, forwards it with the credential, and answers what the program asks in return by the
+ * rules for every client (docs/adr/0048, 0128).  They meet in a directory of the face: an edge
+ * holds the lock of a number there, listens at that number's socket, and says the number with each
+ * request.
  */
 #include "edge/live-request.h"
 #include "net/relay.h"
 
-enum face_number { FACE_MCP, FACE_E2B, FACES };
+enum face_number { FACE_MCP, FACE_E2B, FACE_OPENSANDBOX, FACES };
 
 struct edge_face {
 	const char *program, *setting, *dir;

@@ -308,6 +308,8 @@ request_fn *route_find_special_handler(struct request *rq, void *arg)
 		fn = mcp_forward_find_handler(rq, arg);
 	if (!fn)
 		fn = e2b_forward_find_handler(rq, arg);
+	if (!fn)
+		fn = opensandbox_forward_find_handler(rq, arg);
 	if (!fn && route_is_front_page(arg, rq->head))
 		fn = route_redirect_to_docs;
 	return fn ? fn : route_find_closed_page(arg, rq);

@@ -37,6 +37,7 @@ static const struct relay_header_rule relay_reply_headers[] = {
 	{ "cay-exec", "Cay-Exec", false },
 	{ "cay-offset", "Cay-Offset", false },
 	{ "cay-pid", "Cay-Pid", false },
+	{ "execd-commands-tail-cursor", "EXECD-COMMANDS-TAIL-CURSOR", false },
 	{ "allow", "Allow", false },
 	{ "content-range", "Content-Range", false },
 	{ "mcp-session-id", "Mcp-Session-Id", false },

@@ -49,6 +49,7 @@ struct settings {
 	bool egress_proxy_resolves;
 	char webhook_url[512], webhook_secret[4096];
 	char e2b_dir[81];
+	char opensandbox_dir[81];
 	char mcp_dir[81], mcp_image[256], mcp_template[64];
 	uint64_t mcp_idle_ms, mcp_timeout_ms;
 };
