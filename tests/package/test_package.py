@@ -14,10 +14,10 @@ import cay
 import pytest
 from conftest import LATER, TREE, VERSION, run
 
-PLAIN = ["cay-broker.service", "cay-e2b.service", "cay-egress.service", "cay-keeper.service", "cay-mcp.service", "cay-pull.service", "cayd.service"]  # as debhelper has them
+PLAIN = ["cay-broker.service", "cay-e2b.service", "cay-egress.service", "cay-keeper.service", "cay-mcp.service", "cay-opensandbox.service", "cay-pull.service", "cayd.service"]  # as debhelper has them
 ALL = [*PLAIN, "cay-edge@1.service"]
 # at most, by `systemd-analyze security`; docs/install.md has the same with reasons
-EXPOSURE = {"cay-edge@1.service": 1.5, "cay-mcp.service": 1.5, "cay-e2b.service": 1.5, "cay-pull.service": 1.5, "cay-egress.service": 1.5, "cay-broker.service": 1.3, "cayd.service": 1.3, "cay-keeper.service": 8.8,
+EXPOSURE = {"cay-edge@1.service": 1.5, "cay-mcp.service": 1.5, "cay-e2b.service": 1.5, "cay-opensandbox.service": 1.5, "cay-pull.service": 1.5, "cay-egress.service": 1.5, "cay-broker.service": 1.3, "cayd.service": 1.3, "cay-keeper.service": 8.8,
             "cay-swap@1.service": 3.7}
 # what apt, dpkg and systemd keep for themselves
 THEIRS = re.compile(r"/(var/(lib/(dpkg|apt|systemd|private)|cache|log)|proc|sys|dev|run|tmp|root|mnt)(/|$)|/etc/(ld\.so\.cache|machine-id|\.pwd\.lock|"
@@ -161,7 +161,7 @@ def test_setup_gives_the_state_a_file_system_with_quotas(machine):
     machine.run("apt-get install btrfs-progs", network=False)
     machine.run("cay create --name busy base")
     assert "cay rm --all" in machine.run("cay setup --yes --disk 4Gi 2>&1", status=None), "it waits for sandboxes to end"
-    machine.run("systemctl start cay-keeper.service cayd.service cay-edge@1.service cay-mcp.service cay-e2b.service")
+    machine.run("systemctl start cay-keeper.service cayd.service cay-edge@1.service cay-mcp.service cay-e2b.service cay-opensandbox.service")
     machine.run("cay rm --all")
     said = machine.run("cay setup --yes --disk 4Gi")
     assert re.search(r"^done +disk .* 4\.0 GiB with quotas", said, re.M), said
@@ -227,7 +227,7 @@ def test_a_purge_leaves_nothing(machine, before):
     machine.run("apt-get purge cay")
     assert running(machine) == [] and cgroups(machine) == []
     assert [l for l in machine.run("cat /proc/1/mountinfo").splitlines() if "cay" in l.split()[4]] == []
-    assert machine.run("getent passwd cay cay-edge cay-mcp cay-e2b cay-pull cay-egress cay-broker; getent group cay cay-edge cay-mcp cay-e2b cay-pull cay-egress cay-broker", status=None) == ""
+    assert machine.run("getent passwd cay cay-edge cay-mcp cay-e2b cay-opensandbox cay-pull cay-egress cay-broker; getent group cay cay-edge cay-mcp cay-e2b cay-opensandbox cay-pull cay-egress cay-broker", status=None) == ""
     others = set(machine.run("cat /var/lib/dpkg/info/*.list").splitlines())
     left = {f for f in files(machine) - before if f not in others and not THEIRS.match(f)}
     assert left == set()

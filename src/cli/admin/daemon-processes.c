@@ -57,10 +57,15 @@ static void daemon_process_add(int proc, const char *pid, struct daemon_processe
 int daemon_processes_count(struct daemon_processes ret[static DAEMON_NUM])
 {
 	static const struct daemon_processes none[DAEMON_NUM] = {
-		[DAEMON_CAYD] = { "cayd" },         [DAEMON_KEEPER] = { "cay-keeper" },
-		[DAEMON_EDGE] = { "cay-edge" },     [DAEMON_MCP] = { "cay-mcp" },
-		[DAEMON_PULL] = { "cay-pull" },     [DAEMON_EGRESS] = { "cay-egress" },
-		[DAEMON_BROKER] = { "cay-broker" }, [DAEMON_E2B] = { "cay-e2b" },
+		[DAEMON_CAYD] = { "cayd" },
+		[DAEMON_KEEPER] = { "cay-keeper" },
+		[DAEMON_EDGE] = { "cay-edge" },
+		[DAEMON_MCP] = { "cay-mcp" },
+		[DAEMON_PULL] = { "cay-pull" },
+		[DAEMON_EGRESS] = { "cay-egress" },
+		[DAEMON_BROKER] = { "cay-broker" },
+		[DAEMON_E2B] = { "cay-e2b" },
+		[DAEMON_OPENSANDBOX] = { "cay-opensandbox" },
 	};
 	const struct dirent *entry;
 	DIR *proc;

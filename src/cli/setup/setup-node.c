@@ -80,8 +80,9 @@ static bool setup_user_exists(const char *user)
 }
 
 /* Users of the daemons; NULL: control.user of cay.conf. */
-static const char *const users[] = { NULL,       "cay-edge",   "cay-mcp",   "cay-e2b",
-				     "cay-pull", "cay-egress", "cay-broker" };
+static const char *const users[] = { NULL,         "cay-edge",        "cay-mcp",
+				     "cay-e2b",    "cay-opensandbox", "cay-pull",
+				     "cay-egress", "cay-broker" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
 {
@@ -219,6 +220,7 @@ static size_t setup_units_find(const char **ret, size_t max)
 		{ "cay-edge@.service", "cay-edge@1.service" },
 		{ "cay-mcp.service", "cay-mcp.service" },
 		{ "cay-e2b.service", "cay-e2b.service" },
+		{ "cay-opensandbox.service", "cay-opensandbox.service" },
 	};
 	static const char *const dirs[] = { "/etc/systemd/system", "/usr/lib/systemd/system",
 					    "/usr/local/lib/systemd/system" };
@@ -269,7 +271,8 @@ static int setup_start_commands_list(struct setup *s)
 		{ "cayd", NULL, NULL },
 		{ "cay-mcp", "cay-mcp", NULL },
 		{ "cay-e2b", "cay-e2b", NULL },
-		{ "cay-edge", "cay-edge", "cay-mcp,cay-e2b" },
+		{ "cay-opensandbox", "cay-opensandbox", NULL },
+		{ "cay-edge", "cay-edge", "cay-mcp,cay-e2b,cay-opensandbox" },
 	};
 	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
 	int dir = (int)(strrchr(init, '/') - init);
@@ -277,6 +280,8 @@ static int setup_start_commands_list(struct setup *s)
 
 	if (r >= 0)
 		r = setup_start_directory(s, "cay-e2b", s->cli->settings.e2b_dir);
+	if (r >= 0)
+		r = setup_start_directory(s, "cay-opensandbox", s->cli->settings.opensandbox_dir);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(rows); i++) {
 		const char *user = rows[i].user ? rows[i].user : control;
 		auto_buf line = BUF_INIT(KIB(8));

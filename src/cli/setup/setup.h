@@ -13,7 +13,7 @@
 #define SETUP_IMAGE "base"
 #define SETUP_HOST_IMAGE "host" /* programs of this machine */
 #define SETUP_CONTEXT "here"
-#define SETUP_START_COMMANDS_MAX 10
+#define SETUP_START_COMMANDS_MAX 12
 
 enum setup_state {
 	SETUP_OK,   /* nothing to do */

@@ -66,7 +66,7 @@ def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
                     "image": "done", "sandbox": "ok"}
     assert said["ok"] and len(said["next"]) == 4 and said["next"][0].startswith("cay run base --")
     assert said["next"][-1].startswith("cay mcp config claude ") and "base" not in said["next"][-1], "an agent's way in"
-    assert all(f"{u}:x:" in machine.etc("passwd").read_text() for u in ("cay-edge", "cay-mcp", "cay-e2b"))
+    assert all(f"{u}:x:" in machine.etc("passwd").read_text() for u in ("cay-edge", "cay-mcp", "cay-e2b", "cay-opensandbox"))
     sample = (pathlib.Path(__file__).parents[3] / "docs/cay.conf.sample").read_text()
     assert machine.etc("cay/cay.conf").read_text() == sample
     assert not machine.world.call("GET", "/v1/sandboxes?state=live")["sandboxes"], "the first sandbox is still there"
@@ -207,7 +207,7 @@ def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
     assert states["daemons"] == "failed" and states["image"] == "left" and not said["ok"]
     libexec = pathlib.Path(machine.world.env["CAY_PATHS_INIT"]).parent
     assert said["start"][0].startswith("install -d -m 0770 -o cay-mcp ")
-    assert [c.split()[-2] for c in said["start"][2:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cay-egress", "cay-broker", "cayd", "cay-mcp", "cay-e2b", "cay-edge")]
+    assert [c.split()[-2] for c in said["start"][3:]] == [f"{libexec}/{p}" for p in ("cay-keeper", "cay-pull", "cay-egress", "cay-broker", "cayd", "cay-mcp", "cay-e2b", "cay-opensandbox", "cay-edge")]
     told = machine.run("setup", "--yes", status=8)
     assert f"  {said['start'][1]}\n" in told.stdout and "run 'cay setup' again" in told.stderr
     machine.world.start_cayd()

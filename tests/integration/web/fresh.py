@@ -21,7 +21,7 @@ import sys
 
 TREE = pathlib.Path(__file__).parents[3]
 BUILD, CGROUP = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init", "cay-mcp": "mcp", "cay-e2b": "e2b", "cay-pull": "pull", "cay-egress": "egress",
+PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init", "cay-mcp": "mcp", "cay-e2b": "e2b", "cay-opensandbox": "opensandbox", "cay-pull": "pull", "cay-egress": "egress",
             "cay-broker": "broker"}
 # What people leave as it was.
 GUESSES = ["", "admin", "cay", "password", "changeme", "default", "operator", "root", "test", "secret", "0" * 56, "cay_00000000_" + "A" * 43]
@@ -115,9 +115,9 @@ def files(top):
 
 def main():
     users = install()
-    programs = [start(name, users) for name in ("cay-keeper.service", "cay-pull.service", "cay-egress.service", "cay-broker.service", "cayd.service", "cay-edge@.service", "cay-mcp.service", "cay-e2b.service")]
+    programs = [start(name, users) for name in ("cay-keeper.service", "cay-pull.service", "cay-egress.service", "cay-broker.service", "cayd.service", "cay-edge@.service", "cay-mcp.service", "cay-e2b.service", "cay-opensandbox.service")]
     tcp = [line.split() for line in sh("ss", "-Hlntu").splitlines()]
-    tops = [pathlib.Path(p) for p in ("/var/lib/cay", "/run/cay", "/run/cay-mcp", "/run/cay-e2b")]
+    tops = [pathlib.Path(p) for p in ("/var/lib/cay", "/run/cay", "/run/cay-mcp", "/run/cay-e2b", "/run/cay-opensandbox")]
     unix = [str(p) for top in tops for p in top.rglob("*") if p.is_socket()]
     assert len(unix) == len(sh("ss", "-Hlx").splitlines()), "one is elsewhere"
     key = pathlib.Path("/var/lib/cay/db/operator.key").read_text().strip()
