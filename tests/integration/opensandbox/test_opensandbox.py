@@ -206,7 +206,7 @@ def test_every_error_has_a_body_of_opensandbox(node, mine):
                                      ("POST", "/v1/sandboxes", {**good, "extensions": {"access.renew.extend.seconds": "300"}}, 400), ("GET", "/sandboxes/x", None, 404), ("GET", "/v1/sandboxes?pageSize=0", None, 400),
                                      ("GET", "/v1/sandboxes?metadata=a", None, 400), ("POST", f"/v1/sandboxes/{mine['id']}/renew-expiration", {"expiresAt": "2001-01-01T00:00:00Z"}, 400),
                                      ("POST", f"{at}/command", {}, 400), ("POST", f"{at}/command", {"command": "true", "gid": 5, "uid": 4}, 400), ("GET", f"{at}/files/info", None, 400),
-                                     ("GET", f"{at}/files/info?path=/none", None, 404), ("POST", f"{at}/files/upload", b"", 400), ("GET", f"{at}/directories/list?path=/tmp&depth=x", None, 400)]:
+                                     ("GET", f"{at}/files/search?path=/tmp&pattern={'*' * 101}", None, 400), ("GET", f"{at}/files/info?path=/none", None, 404), ("POST", f"{at}/files/upload", b"", 400), ("GET", f"{at}/directories/list?path=/tmp&depth=x", None, 400)]:
         status, headers, text = node.ask(method, path, body, {KEY: mine["key"]})
         said = json.loads(text)
         assert status == want and said["code"] and said["message"] and set(said) == {"code", "message"}, (method, path, status, text)
@@ -240,3 +240,14 @@ def test_an_entrypoint_ends_its_sandbox(node, mine):
     cay.wait_for("its end", lambda: state() == "Failed", 30)
     rows = json.loads(node.ask("GET", "/v1/sandboxes?state=Failed", None, {KEY: mine["key"]})[2])["items"]
     assert made in [r["id"] for r in rows]
+
+
+def test_a_command_goes_on_when_its_client_leaves(node, mine):
+    """Its output is more than what is kept, so it would wait for a reader."""
+    at, key = f"/sandboxes/{mine['id']}/proxy/44772", {KEY: mine["key"]}
+    body = json.dumps({"command": "sleep 1; seq 4000000; touch /tmp/went-on"})
+    c = opensandbox_world.http.client.HTTPConnection("127.0.0.1", node.port, timeout=30)
+    c.request("POST", f"/opensandbox{at}/command", body, {**key, "Content-Type": "application/json"})
+    c.getresponse().read(10)
+    c.close()
+    cay.wait_for("its end", lambda: node.ask("GET", f"{at}/files/info?path=/tmp/went-on", None, key)[0] == 200, 40)
