@@ -168,7 +168,8 @@ static int admission_apply_group(struct request *rq, struct cay_err *err)
 static const struct id *admission_rate_owner(const struct request *rq)
 {
 	const struct op *op = rq->match.op;
-	bool looks = op == &ops[OP_PORT_PROXY] || op == &ops[OP_PORT_APP];
+	bool looks =
+		op == &ops[OP_PORT_PROXY] || op == &ops[OP_PORT_APP] || op == &ops[OP_SCREEN_VNC];
 
 	return looks && rq->actor.one_sandbox ? &rq->actor.sandbox : &rq->actor.tenant;
 }

@@ -143,7 +143,7 @@ int authenticate_preview_token(struct edge *e, struct slice text, const struct i
 	*ret = (struct actor){ .tenant = p.token.tenant,
 			       .sandbox = p.token.sandbox,
 			       .one_sandbox = true,
-			       .scope = SCOPE_WRITE };
+			       .scope = p.screen == PREVIEW_WATCH ? SCOPE_READ : SCOPE_WRITE };
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A WebSocket on one side, frames of wire/attach.h on the other; a message is a frame, or bytes
- * (attach-raw.h).
+ * (attach-raw.h).  Or bytes on both sides, for the screen: those of its server pass unread, those
+ * of a client pass a filter (desktop/rfb-filter.h).
  *
  *	opening -> open -> ending -> closed
  *
@@ -15,13 +16,17 @@
 #include <poll.h>
 
 #include "edge/attach-raw.h"
+#include "edge/desktop/rfb-filter.h"
 #include "edge/edge.h"
+#include "wire/hello.h"
 
 #define FRAME_WHOLE (FRAME_HEAD + ATTACH_FRAME_MAX)
 #define THERE_MARK KIB(64) /* stop reading the client when more is queued */
 #define IN_MAX (FRAME_WHOLE + CONN_READ)
 #define WS_OUT_MAX KIB(192) /* WS_OUT_MARK, a frame, a pong and a Close */
 #define FRAGMENTS_MAX 64
+#define SCREEN_PROTOCOL "binary" /* as VNC clients call it */
+#define SCREEN_PIECE KIB(32)     /* of a message to the client */
 #define WATCH_MS 1000
 #define END_MS 3000
 #define UNREAD_MS 60000 /* for a client to read the end */
@@ -40,7 +45,9 @@ struct edge_attach {
 	bool paused;        /* the client is not read */
 	bool sandbox_stuck; /* the sandbox reads no more; its output is still read */
 	bool is_raw;        /* the client uses no frames */
+	bool is_screen;     /* the sandbox uses none, either */
 	struct attach_raw raw;
+	struct rfb_filter rfb;
 	struct ws ws;
 	struct buf from_client, from_sandbox; /* read, not passed on */
 	struct buf to_sandbox;                /* frames of one read of the client, for one write */
@@ -215,6 +222,28 @@ static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 	return !a->ending;
 }
 
+/* The same for bytes of a screen. */
+static bool edge_attach_move_screen_out(struct edge_attach *a, struct slice *in)
+{
+	size_t n = in->n < SCREEN_PIECE ? in->n : SCREEN_PIECE;
+
+	if (!n)
+		return false;
+	if (ws_send(&a->ws, WS_BINARY, in->p, n) < 0) {
+		edge_attach_end_no_memory(a);
+		return false;
+	}
+	in->p += n;
+	in->n -= n;
+	return true;
+}
+
+static bool edge_attach_move_out(struct edge_attach *a, struct slice *in)
+{
+	return a->is_screen ? edge_attach_move_screen_out(a, in)
+			    : edge_attach_move_frame_out(a, in);
+}
+
 static void edge_attach_move_output(struct edge_attach *a, struct slice fresh)
 {
 	bool copied = a->from_sandbox.len;
@@ -228,7 +257,7 @@ static void edge_attach_move_output(struct edge_attach *a, struct slice fresh)
 	if (copied)
 		in = (struct slice){ a->from_sandbox.data, a->from_sandbox.len };
 	do {
-		while (!ws_output_is_full(&a->ws) && edge_attach_move_frame_out(a, &in))
+		while (!ws_output_is_full(&a->ws) && edge_attach_move_out(a, &in))
 			;
 		full = ws_output_is_full(&a->ws);
 		edge_attach_flush_to_client(a);
@@ -286,6 +315,19 @@ static void edge_attach_accept_raw_bytes(struct edge_attach *a, const struct ws_
 		edge_attach_end_no_memory(a);
 }
 
+static void edge_attach_accept_rfb(struct edge_attach *a, struct slice bytes)
+{
+	const char *why = NULL;
+	int r = a->ending || a->sandbox_stuck
+			? 0
+			: rfb_filter_push(&a->rfb, bytes, &a->to_sandbox, &why);
+
+	if (r == -EPROTO)
+		edge_attach_end_with_code(a, WS_POLICY, why);
+	else if (r < 0)
+		edge_attach_end_no_memory(a);
+}
+
 static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type type,
 				       const struct ws_event *ev)
 {
@@ -294,7 +336,9 @@ static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type
 	else if (a->is_raw && type != WS_PONG)
 		edge_attach_accept_raw_bytes(a, ev);
 	else if (type == WS_TEXT)
-		edge_attach_end_with_code(a, WS_KIND, "frames must be binary");
+		edge_attach_end_with_code(a, WS_KIND, "messages must be binary");
+	else if (type == WS_BINARY && a->is_screen)
+		edge_attach_accept_rfb(a, ev->data);
 	else if (type == WS_BINARY && !a->ending)
 		edge_attach_accept_frame(a, ev->data);
 }
@@ -413,14 +457,16 @@ static void on_edge_attach_not_opened(void *arg)
 	free(o);
 }
 
-static struct edge_attach *edge_attach_new(const struct edge_attach_opening *o, uv_loop_t *loop)
+static struct edge_attach *edge_attach_new(const struct edge_attach_opening *o,
+					   const struct request *rq, uv_loop_t *loop)
 {
 	const char *protocol = o->answer.protocol;
+	bool screen = rq->match.op == &ops[OP_SCREEN_VNC];
 	bool bare = protocol && str_eq(protocol, ATTACH_RAW);
 	struct ws_conf conf = { .message_max = FRAME_WHOLE,
 				.fragments_max = FRAGMENTS_MAX,
 				.out_max = WS_OUT_MAX,
-				.parts = bare };
+				.parts = bare || screen };
 	struct edge *e = o->edge;
 	struct edge_attach *a = calloc(1, sizeof(*a));
 
@@ -430,6 +476,8 @@ static struct edge_attach *edge_attach_new(const struct edge_attach_opening *o, 
 				   .next = e->attaches,
 				   .open = 3,
 				   .is_raw = bare,
+				   .is_screen = screen,
+				   .rfb = { .controls = rq->actor.scope >= SCOPE_WRITE },
 				   .from_client = BUF_INIT(IN_MAX),
 				   .from_sandbox = BUF_INIT(IN_MAX),
 				   .to_sandbox = BUF_INIT(GATHERED_MAX),
@@ -473,7 +521,7 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 				    void *arg)
 {
 	struct edge_attach_opening *o = arg;
-	struct edge_attach *a = edge_attach_new(o, request_loop(rq));
+	struct edge_attach *a = edge_attach_new(o, rq, request_loop(rq));
 	auto_buf early = BUF_INIT(IN_MAX);
 
 	if (!a) {
@@ -515,9 +563,11 @@ int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *con
 		      struct edge_attach **hold, struct cay_err *err)
 {
 	static const char *const protocols[] = { ATTACH_PROTOCOL, ATTACH_RAW, NULL };
+	static const char *const of_screens[] = { SCREEN_PROTOCOL, NULL };
+	bool screen = rq->match.op == &ops[OP_SCREEN_VNC];
 	struct ws_answer answer;
 	struct edge_attach_opening *o;
-	int r = ws_accept(rq->head, protocols, &answer, err);
+	int r = ws_accept(rq->head, screen ? of_screens : protocols, &answer, err);
 
 	if (r >= 0)
 		r = edge_attach_check_acks(rq, answer.protocol, err);
@@ -528,7 +578,7 @@ int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *con
 		return cay_no_memory(err);
 	*o = (struct edge_attach_opening){ e, answer, hold, conf->done, conf->arg };
 	conf->upgrade = true;
-	conf->protocol = ATTACH_UPGRADE;
+	conf->protocol = screen ? HELLO_SCREEN_PROTOCOL : ATTACH_UPGRADE;
 	conf->upgraded = on_edge_attach_upgraded;
 	conf->done = on_edge_attach_not_opened;
 	conf->arg = o;

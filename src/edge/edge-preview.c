@@ -14,7 +14,7 @@ static const char preview_path_prefix[] = "/v1/sandboxes/", preview_path_ports[]
 /* A port of a sandbox, and the request target. */
 struct preview_target {
 	struct id sandbox;
-	uint16_t port; /* 0: its app_port */
+	uint16_t port; /* 0: its app_port; by host: PREVIEW_SCREEN_PORT */
 	struct slice target;
 	bool by_host;
 };
@@ -59,6 +59,11 @@ int edge_preview_open(struct edge *e, struct cay_err *err)
 		}
 	}
 	return 0;
+}
+
+static bool preview_is_of_screen(const struct preview_target *p)
+{
+	return p->by_host && p->port == PREVIEW_SCREEN_PORT;
 }
 
 static bool preview_skip_prefix(struct slice *s, struct slice with)
@@ -171,15 +176,19 @@ static void preview_request_start(struct edge *e, struct request *rq,
 
 	if (!s || !route_actor_has_sandbox(&rq->actor, s))
 		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
+	else if (preview_is_of_screen(p))
+		edge_desktop_start(e, rq, s);
 	else if (route_check_sandbox(e, rq, s, LOOKS_MAX))
 		preview_request_forward(e, rq, p, s);
 }
 
 static void preview_request_set_operation(struct request *rq, const struct preview_target *p)
 {
-	rq->match = (struct op_match){ .op = &ops[p->port ? OP_PORT_PROXY : OP_PORT_APP],
-				       .params = { p->sandbox },
-				       .n_params = 1 };
+	enum op_id op = preview_is_of_screen(p) ? OP_SCREEN_VNC
+			: p->port               ? OP_PORT_PROXY
+						: OP_PORT_APP;
+
+	rq->match = (struct op_match){ .op = &ops[op], .params = { p->sandbox }, .n_params = 1 };
 }
 
 /* Below a path of the API, with any credential of the API. */
@@ -265,7 +274,7 @@ static bool preview_referer_is_foreign(const struct edge *e, struct slice refere
 }
 
 /* Same-site pages of other sandboxes send this one's cookie; they may only navigate here.  Other
- * ports of the same sandbox are trusted alike. */
+ * ports of the same sandbox are trusted alike, but not with its screen, which is the viewer's. */
 static bool preview_request_is_foreign(const struct edge *e, const struct http_head *h,
 				       const struct preview_target *p)
 {
@@ -287,7 +296,8 @@ static bool preview_request_is_foreign(const struct edge *e, const struct http_h
 		host.p += 2;
 		host.n -= 2;
 		return !preview_host_parse(&e->preview_base, host, &from, &port) ||
-		       !id_eq(&from, &p->sandbox);
+		       !id_eq(&from, &p->sandbox) ||
+		       (preview_is_of_screen(p) && port != PREVIEW_SCREEN_PORT);
 	}
 	return !http_equals_nocase(site, "none") && !http_equals_nocase(site, "same-origin") &&
 	       !leads;

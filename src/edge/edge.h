@@ -14,6 +14,7 @@
  *	mcp-forward.c    forward /mcp to cay-mcp
  *	e2b-forward.c    forward /e2b to cay-e2b
  *	edge-preview.c   ports of sandboxes: below a path, and on hosts of their own
+ *	edge-desktop.c   the screens of sandboxes, on hosts of their own
  *	known-jwt.c      JWTs that were verified before
  *	signature-budget.h time for verifying others
  *	live-request.c   requests in progress, ended when their credential expires
@@ -53,10 +54,12 @@
 
 struct edge_attach;
 struct control_feed;
+struct viewer_files;
 
 struct edge {
 	struct settings settings;
 	struct preview_base preview_base; /* domain "": previews are off */
+	struct viewer_files *viewer_files;
 	struct trusted_proxies trusted;
 	struct log log;
 	const struct clk *clk;
@@ -135,6 +138,8 @@ void route_resolve_name(struct edge *e, struct request *rq);
 bool route_check_sandbox(struct edge *e, struct request *rq, const struct control_state_sandbox *s,
 			 unsigned most);
 request_fn *route_find_special_handler(struct request *rq, void *arg);
+/* A WebSocket on a host of previews to the screen; rq->match has the operation. */
+void route_to_screen(struct edge *e, struct request *rq, struct control_state_sandbox *s);
 
 /* mcp-forward.c, e2b-forward.c, opensandbox-forward.c: the handlers of /mcp and of paths below
  * /e2b/ and /opensandbox/. */
@@ -146,6 +151,9 @@ request_fn *opensandbox_forward_find_handler(struct request *rq, void *arg);
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);
 void on_edge_preview_head_refused(struct request *rq, struct slice head, void *arg);
 [[nodiscard]] int edge_preview_open(struct edge *e, struct cay_err *err);
+
+/* edge-desktop.c: a request to the host of a screen, of an authenticated caller. */
+void edge_desktop_start(struct edge *e, struct request *rq, struct control_state_sandbox *s);
 
 /* edge-attach.c: relay the request as conf says and continue as a WebSocket; takes it.  Or it is no
  * WebSocket handshake (CAY_E_UPGRADE, CAY_E_INVALID): nothing happened.  Once it is a WebSocket,

@@ -4,6 +4,7 @@
 #include "daemon/confine.h"
 #include "daemon/daemon.h"
 #include "daemon/stop.h"
+#include "edge/desktop/viewer-files.h"
 #include "edge/edge.h"
 #include "net/request-turns.h"
 #include "net/tls.h"
@@ -245,6 +246,8 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	    !e->anonymous_rates || !e->control || edge_watch_loop_rounds(e) < 0)
 		return cay_no_memory(err);
 	r = edge_preview_open(e, err);
+	if (r >= 0)
+		r = viewer_files_read(e->settings.edge_novnc, &e->viewer_files, err);
 	if (r >= 0)
 		r = faces_open(e, err);
 	if (r >= 0)

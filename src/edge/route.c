@@ -165,11 +165,14 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s)
+/* target: NULL, or instead of the request's. */
+static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s,
+			     const char *target)
 {
 	auto_buf path = BUF_INIT(128);
 	struct relay_conf conf = { .head_timeout_ms =
 					   op_deadline_ms(rq->match.op, request_is_streamed(rq)),
+				   .target = target,
 				   .done = on_routed_request_done };
 	struct routed_request *v;
 	char name[ID_TEXT_LEN + 1];
@@ -255,7 +258,19 @@ void route_request(struct request *rq, void *arg)
 	if (!s || !control_state_takes_requests(s) || !route_actor_has_sandbox(&rq->actor, s))
 		route_to_control(e, rq);
 	else if (route_check_sandbox(e, rq, s, INSIDE_MAX))
-		route_to_sandbox(e, rq, s);
+		route_to_sandbox(e, rq, s, NULL);
+}
+
+void route_to_screen(struct edge *e, struct request *rq, struct control_state_sandbox *s)
+{
+	auto_buf target = BUF_INIT(128);
+	char name[ID_TEXT_LEN + 1];
+
+	id_format(&s->id, name);
+	if (buf_printf(&target, "/v1/sandboxes/%s/screen/vnc", name) < 0)
+		request_no_memory(rq);
+	else
+		route_to_sandbox(e, rq, s, buf_str(&target));
 }
 
 /* The same reply as for a path without an operation, for any method and caller. */

@@ -96,6 +96,7 @@ static const struct {
 	{ "exec.stdin", "POST", "/v1/sandboxes/" SB "/execs/" EX "/stdin", 2 },
 	{ "exec.attach", "GET", "/v1/sandboxes/" SB "/execs/" EX "/attach?stdout_offset=3", 2 },
 
+	{ "screen.vnc", "GET", "/v1/sandboxes/" SB "/screen/vnc", 1 },
 	{ "exec.resize", "POST", "/v1/sandboxes/" SB "/execs/" EX "/resize", 2 },
 
 	{ "exec.signal", "POST", "/v1/sandboxes/" SB "/execs/" EX "/signal", 2 },

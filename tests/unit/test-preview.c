@@ -9,6 +9,8 @@
 
 #define SB "sb0001000g00000000000000tr"
 
+#define NO_HOST 65536
+
 static const struct token_key key = { .number = 7, .secret = { 1, 2, 3 } };
 
 static struct preview one(void)
@@ -70,7 +72,7 @@ static void to_the_byte(void **)
 		{ 56, 81, true }, { 0, 1, false },  { 0, 2, false },  { 1, 3, false },
 		{ 2, 6, false },  { 3, 1, false },  { 4, 0, false },  { 20, 0, false },
 		{ 36, 2, false }, { 41, 0, false }, { 57, 0, false }, { 58, 1, false },
-		{ 59, 1, false },
+		{ 58, 2, false }, { 59, 1, false },
 	};
 	struct preview p = one(), got;
 	char text[PREVIEW_TEXT_LEN + 1];
@@ -101,6 +103,46 @@ static void to_the_byte(void **)
 	}
 }
 
+/* A screen to watch or to control, and no port. */
+static void of_the_screen(void **)
+{
+	static const struct {
+		uint16_t port, screen;
+		bool good;
+	} rows[] = {
+		{ 0, PREVIEW_WATCH, true },        { 0, PREVIEW_CONTROL, true },
+		{ 0, PREVIEW_CONTROL + 1, false }, { 0, PREVIEW_NO_SCREEN, false },
+		{ 80, PREVIEW_WATCH, false },      { 80, PREVIEW_NO_SCREEN, true },
+	};
+	uint8_t made[92];
+	unsigned len = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct preview p = one(), got = {};
+		char text[PREVIEW_TEXT_LEN + 1];
+		struct cay_err err = {};
+
+		p.port = rows[i].port;
+		p.screen = rows[i].screen;
+		row_check(i, (preview_token_sign(&p, &key, text, &err) == 0) == rows[i].good);
+		if (rows[i].good)
+			row_check(i, check(text, 1000, 3, &got) == 0 && got.port == p.port &&
+					     got.screen == p.screen);
+		/* signed by a Cay that has more of them */
+		p = one();
+		assert_int_equal(preview_token_sign(&p, &key, text, &err), 0);
+		assert_int_equal(base64url_decode(text + 5, PREVIEW_TEXT_LEN - 5, made, &n), 0);
+		made[56] = (uint8_t)rows[i].port;
+		made[57] = 0;
+		made[58] = (uint8_t)rows[i].screen;
+		assert_non_null(HMAC(EVP_sha256(), key.secret, sizeof(key.secret), made, 60,
+				     made + 60, &len));
+		base64url_encode(made, sizeof(made), text + 5);
+		row_check(i, (check(text, 1000, 3, &got) == 0) == rows[i].good);
+	}
+}
+
 /* One is never taken for the other. */
 static void no_token_is_a_preview(void **)
 {
@@ -126,31 +168,36 @@ static void hosts(void **)
 {
 	static const struct {
 		const char *host;
-		unsigned port; /* 0: none */
+		unsigned port; /* NO_HOST: none */
 	} rows[] = {
 		{ "8080-" SB ".p.test", 8080 },
 		{ "8080-" SB ".p.test:7070", 8080 },
 		{ "65535-SB0001000G00000000000000TR.P.tEsT", 65535 },
 		{ "1-" SB ".p.test", 1 },
-		{ "0-" SB ".p.test", 0 },
-		{ "65536-" SB ".p.test", 0 },
-		{ "08080-" SB ".p.test", 0 },
-		{ "-" SB ".p.test", 0 },
-		{ SB ".p.test", 0 },
-		{ "8080-" SB ".p.test.", 0 },
-		{ "8080-" SB ".xp.test", 0 },
-		{ "8080-" SB "p.test", 0 },
-		{ "8080-" SB "xp.test", 0 },
-		{ "8080-" SB ".a.p.test", 0 },
-		{ "8080-" SB ".p.test.evil", 0 },
-		{ "8080-" SB ".p.test:x", 0 },
-		{ "8080-" SB ".p.test:", 0 },
-		{ "8080-" SB ".p.test:0", 0 },
-		{ "8080-" SB "0.p.test", 0 },
-		{ "8080-ex0001000g00000000000000tr.p.test", 0 },
-		{ "p.test", 0 },
-		{ ".p.test", 0 },
-		{ "", 0 },
+		{ "desktop-" SB ".p.test", PREVIEW_SCREEN_PORT },
+		{ "dEsktop-" SB ".p.test:7070", PREVIEW_SCREEN_PORT },
+		{ "desktops-" SB ".p.test", NO_HOST },
+		{ "desktop" SB ".p.test", NO_HOST },
+		{ "desktop.p.test", NO_HOST },
+		{ "0-" SB ".p.test", NO_HOST },
+		{ "65536-" SB ".p.test", NO_HOST },
+		{ "08080-" SB ".p.test", NO_HOST },
+		{ "-" SB ".p.test", NO_HOST },
+		{ SB ".p.test", NO_HOST },
+		{ "8080-" SB ".p.test.", NO_HOST },
+		{ "8080-" SB ".xp.test", NO_HOST },
+		{ "8080-" SB "p.test", NO_HOST },
+		{ "8080-" SB "xp.test", NO_HOST },
+		{ "8080-" SB ".a.p.test", NO_HOST },
+		{ "8080-" SB ".p.test.evil", NO_HOST },
+		{ "8080-" SB ".p.test:x", NO_HOST },
+		{ "8080-" SB ".p.test:", NO_HOST },
+		{ "8080-" SB ".p.test:0", NO_HOST },
+		{ "8080-" SB "0.p.test", NO_HOST },
+		{ "8080-ex0001000g00000000000000tr.p.test", NO_HOST },
+		{ "p.test", NO_HOST },
+		{ ".p.test", NO_HOST },
+		{ "", NO_HOST },
 	};
 	struct preview_base b, none = {};
 	struct cay_err err = {};
@@ -161,7 +208,7 @@ static void hosts(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		bool found = preview_host_parse(&b, slice_of(rows[i].host), &sandbox, &port);
 
-		assert_int_equal(found, rows[i].port != 0);
+		assert_int_equal(found, rows[i].port != NO_HOST);
 		if (found)
 			assert_true(port == rows[i].port && id_eq(&sandbox, &want));
 		assert_false(preview_host_parse(&none, slice_of(rows[i].host), &sandbox, &port));
@@ -198,9 +245,9 @@ static void where_they_are(void **)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(there_and_back),        cmocka_unit_test(to_the_byte),
-		cmocka_unit_test(no_token_is_a_preview), cmocka_unit_test(hosts),
-		cmocka_unit_test(where_they_are),
+		cmocka_unit_test(there_and_back), cmocka_unit_test(to_the_byte),
+		cmocka_unit_test(of_the_screen),  cmocka_unit_test(no_token_is_a_preview),
+		cmocka_unit_test(hosts),          cmocka_unit_test(where_they_are),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,9 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	if (rq->actor.one_sandbox) /* the preview would outlive the token */
 		return cay_fail(err, CAY_E_FORBIDDEN, "a token cannot create previews");
+	if (q->has_port && q->has_screen)
+		return cay_fail_field(err, CAY_E_INVALID, "screen",
+				      "a preview shows a port or the screen, not both");
 	if (!c->settings.edge_previews[0])
 		return preview_refuse_unconfigured(&c->settings, err);
 	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
@@ -134,7 +137,10 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 	p->token.tenant = sb->info.tenant;
 	p->token.sandbox = sb->info.id;
 	p->token.epoch = sb->epoch;
-	p->port = (uint16_t)(q->has_port ? q->port : sb->info.app_port);
+	if (q->has_screen)
+		p->screen = q->screen == SCREEN_CONTROL ? PREVIEW_CONTROL : PREVIEW_WATCH;
+	else
+		p->port = (uint16_t)(q->has_port ? q->port : sb->info.app_port);
 	return token_link_compute_expiry(c, q->ttl_ms, &p->token.not_after, err);
 }
 
@@ -156,7 +162,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	    preview_reply_fill(c, &base, &p, s, &err) < 0) {
 		request_fail(rq, &err);
 		preview_reply_free(s);
-	} else if (sb->info.state != SB_RUNNING || c->previews->probes >= LOOKS_MAX) {
+	} else if (p.screen || sb->info.state != SB_RUNNING || c->previews->probes >= LOOKS_MAX) {
 		on_preview_port_status(s, 0, (struct slice){}, NULL);
 	} else {
 		preview_probe_port(c, &p, s);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "cli/core/command.h"
+#include "cli/print/print.h"
 #include "cli/transfer/remote-path.h"
 
 struct screenshot_args {
@@ -151,4 +152,55 @@ const struct cmd cmd_press = {
 		"between them.",
 	.prepare = cmd_press_prepare,
 	.op = OP_SCREEN_ACT,
+};
+
+#undef AT
+
+struct desktop_args {
+	struct preview_create request;
+	bool watch;
+};
+
+#define AT(m) offsetof(struct desktop_args, m)
+
+static const struct opt desktop_rows[] = {
+	{ "watch", 'w', OPT_FLAG, AT(watch),
+	  .help = "Whoever has the URL can look, but neither click, type nor paste" },
+	{ "ttl", 0, OPT_DURATION, AT(request.ttl_ms), 1000, UINT64_C(31622400000), .arg = "TIME",
+	  .help = "Lifetime, e.g. 10m or 7d, up to edge.link_max; by default an hour" },
+};
+
+#undef AT
+
+static int cmd_desktop_prepare(struct cli *, void *args, const struct opt_words *,
+			       struct api_call *, struct cay_err *)
+{
+	struct desktop_args *a = args;
+
+	a->request.has_screen = true;
+	a->request.screen = a->watch ? SCREEN_WATCH : SCREEN_CONTROL;
+	return 0;
+}
+
+static int cmd_desktop_print(const void *reply, struct cay_err *err)
+{
+	const struct preview_made *made = reply;
+
+	return print_line(err, "%s", made->url);
+}
+
+const struct cmd cmd_desktop = {
+	CMD_USAGE("desktop", "[OPTION...] SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(desktop_args, OPTS(desktop_rows, 0)),
+	.defaults = &(const struct desktop_args){ .request = { .ttl_ms = 3600000 } },
+	.help = "Create a URL that shows the screen of a sandbox in a browser",
+	.more = "The page watches until its viewer takes control; several can look at once. The "
+		"URL "
+		"gives access without a key until it expires, is revoked ('cay revoke') or the "
+		"sandbox ends. The sandbox needs a VNC server, as the image 'desktop' has, and the "
+		"node a domain for previews (edge.previews) and noVNC (edge.novnc).",
+	.prepare = cmd_desktop_prepare,
+	.op = OP_SANDBOX_PREVIEW,
+	.print = cmd_desktop_print,
 };

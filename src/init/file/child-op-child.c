@@ -32,7 +32,7 @@ void child_op_report_progress(struct child_op *w)
 	atomic_fetch_add(&w->shared->progress, 1);
 }
 
-static void child_op_wait_begin(struct child_op *w)
+void child_op_wait_begin(struct child_op *w)
 {
 	atomic_store(&w->shared->waits_for_client, true);
 }
@@ -152,8 +152,7 @@ static struct iovec iovec_from_bytes(const void *p, size_t n)
 	return (struct iovec){ (void *)(uintptr_t)p, n };
 }
 
-/* Past the deadline PID 1 replies instead, and the child ends. */
-static void child_op_claim_reply(struct child_op *w)
+void child_op_claim_reply(struct child_op *w)
 {
 	assert(!w->reply_started);
 	if (atomic_exchange(&w->shared->reply_claimed, true))

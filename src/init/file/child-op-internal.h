@@ -50,6 +50,11 @@ struct child_op {
 /* In the child. */
 int child_op_main(void *arg);
 void child_op_setup_failed(void *arg, int fd, const struct cay_err *err);
+/* Before anything of a reply is sent: past the deadline PID 1 replies instead, and the child ends.
+ */
+void child_op_claim_reply(struct child_op *w);
+/* While the child waits for the client there is no deadline. */
+void child_op_wait_begin(struct child_op *w);
 /* A whole error reply as bytes. */
 [[nodiscard]] int child_op_format_error(const char *id, const struct cay_err *err,
 					const char *extra, struct buf *ret);

@@ -132,6 +132,15 @@ bool child_op_handle_exit(struct init *in, pid_t pid, int status)
 	return true;
 }
 
+unsigned child_op_count(const struct init *in, child_op_fn *fn)
+{
+	unsigned n = 0;
+
+	for (const struct child_op *w = in->child_ops.first; w; w = w->next)
+		n += w->fn == fn;
+	return n;
+}
+
 static int child_ops_map_shared(struct child_ops *all)
 {
 	void *p;

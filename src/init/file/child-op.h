@@ -34,6 +34,8 @@ typedef void child_op_fn(struct child_op *w, struct request *rq);
 
 /* In PID 1.  Takes the request, and replies if the child cannot be started. */
 void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64_t deadline_ms);
+/* How many of them carry out fn. */
+[[nodiscard]] unsigned child_op_count(const struct init *in, child_op_fn *fn);
 /* A child exited; false: it is none of these. */
 bool child_op_handle_exit(struct init *in, pid_t pid, int status);
 
@@ -63,6 +65,8 @@ void child_op_fail(struct child_op *w, const struct cay_err *err);
 [[nodiscard]] int child_op_send_file(struct child_op *w, int fd, uint64_t offset, uint64_t n);
 /* Without it the connection ends early, which the client detects. */
 void child_op_end_stream(struct child_op *w);
+/* Reply 101 with that Upgrade, then copy bytes between the client and fd until one of them ends. */
+void child_op_join(struct child_op *w, const char *protocol, int fd);
 /* Restart the deadline, for long work that moves no byte on the connection. */
 void child_op_report_progress(struct child_op *w);
 #endif

@@ -10,8 +10,7 @@
 #define STILL_MAX_MS 2000
 #define PNG_IN_JSON_MAX (MIB(6) - KIB(64))
 
-/* A copy of PID 1's own table, as it was at the fork. */
-static bool screen_is_starting(const struct init *in)
+bool screen_is_starting(const struct init *in)
 {
 	for (const struct service *s = in->services.first; s; s = s->next)
 		if (str_eq(s->config.name, SERVICE))

@@ -13,6 +13,8 @@
 
 #define ACTIONS_WAIT_MAX_MS 100000 /* of all actions of a request */
 
+/* Whether a service is starting it, or has; in a child, as it was at the fork. */
+bool screen_is_starting(const struct init *in);
 /* Connect to the screen; wait for one that the sandbox is starting. */
 [[nodiscard]] int screen_open(const struct init *in, struct x_conn *c, struct cay_err *err);
 /* What the query asks for, as PNG. */

@@ -4,7 +4,9 @@
 #include "auth/token-internal.h"
 #include "base/endian.h"
 
-enum { AT_PORT = TOKEN_COMMON, AT_ZERO = AT_PORT + 2, LEN = AT_ZERO + 2 };
+#define SCREEN_LABEL "desktop"
+
+enum { AT_PORT = TOKEN_COMMON, AT_SCREEN = AT_PORT + 2, LEN = AT_SCREEN + 2 };
 static_assert(LEN <= TOKEN_SIGNED_MAX && PREVIEW_TEXT_LEN == TOKEN_FORM_TEXT(LEN));
 
 static const struct token_form form = { PREVIEW_PREFIX, /* version= */ 3, LEN };
@@ -62,7 +64,7 @@ bool preview_host_parse(const struct preview_base *b, struct slice host, struct 
 {
 	struct slice rest = host, name = slice_cut(&rest, ':'), number;
 	char label[64];
-	uint64_t port;
+	uint64_t port = PREVIEW_SCREEN_PORT;
 
 	/* the port of the URL may be that of a proxy: any number is accepted */
 	if (!b->domain[0] || (rest.p && str_parse_u64(rest, 1, UINT16_MAX, &port) < 0) ||
@@ -75,8 +77,11 @@ bool preview_host_parse(const struct preview_base *b, struct slice host, struct 
 		label[i] = ascii_to_lower(name.p[i]);
 	name.p = label;
 	number = slice_cut(&name, '-');
-	if (!name.p || str_parse_u64(number, 1, UINT16_MAX, &port) < 0 ||
-	    id_parse(ID_SANDBOX, name, ret_sandbox) < 0)
+	if (slice_eq(number, SLICE(SCREEN_LABEL)))
+		port = PREVIEW_SCREEN_PORT;
+	else if (str_parse_u64(number, 1, UINT16_MAX, &port) < 0)
+		return false;
+	if (!name.p || id_parse(ID_SANDBOX, name, ret_sandbox) < 0)
 		return false;
 	*ret_port = (uint16_t)port;
 	return true;
@@ -89,20 +94,34 @@ int preview_origin_format(const struct preview_base *b, const struct id *sandbox
 	int r;
 
 	id_format(sandbox, id);
-	r = buf_printf(out, "%s://%u-%s.%s", b->secure ? "https" : "http", port, id, b->domain);
+	r = buf_printf(out, "%s://", b->secure ? "https" : "http");
+	if (r >= 0)
+		r = port == PREVIEW_SCREEN_PORT ? buf_puts(out, SCREEN_LABEL)
+						: buf_printf(out, "%u", port);
+	if (r >= 0)
+		r = buf_printf(out, "-%s.%s", id, b->domain);
 	return r >= 0 && b->port ? buf_printf(out, ":%u", b->port) : r;
 }
 
 /* Tokens */
+
+/* A port, or what may be done with the screen. */
+static bool preview_is_whole(const struct preview *p)
+{
+	return p->token.scope == SCOPE_NONE && p->screen <= PREVIEW_CONTROL &&
+	       (p->port == PREVIEW_SCREEN_PORT) == (p->screen != PREVIEW_NO_SCREEN);
+}
 
 int preview_token_sign(const struct preview *p, const struct token_key *key,
 		       char ret[static PREVIEW_TEXT_LEN + 1], struct cay_err *err)
 {
 	uint8_t bytes[TOKEN_BYTES_MAX] = {};
 
-	if (!p->port || p->token.scope != SCOPE_NONE)
-		return cay_fail(err, CAY_E_INVALID, "a preview is of one port, and has no scope");
+	if (!preview_is_whole(p))
+		return cay_fail(err, CAY_E_INVALID,
+				"a preview is of one port or the screen, and has no scope");
 	le16_put(bytes + AT_PORT, p->port);
+	le16_put(bytes + AT_SCREEN, p->screen);
 	return token_form_sign(&form, &p->token, NULL, key, bytes, ret, err);
 }
 
@@ -118,7 +137,8 @@ int preview_token_check(struct slice text, const struct token_keys *keys, uint64
 	if (r < 0)
 		return r;
 	p.port = le16_get(bytes + AT_PORT);
-	if (p.token.scope != SCOPE_NONE || le16_get(bytes + AT_ZERO) || !p.port)
+	p.screen = le16_get(bytes + AT_SCREEN);
+	if (!preview_is_whole(&p))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED,
 				"the preview has bits this version does not know");
 	*ret = p;

@@ -215,12 +215,14 @@ static int relay_write_headers(const struct relay *r, const struct http_head *h,
 }
 
 /* The other program gets the id where the client sent the name of a sandbox. */
-static int relay_write_target(const struct request *rq, struct buf *b)
+static int relay_write_target(const struct request *rq, const char *instead, struct buf *b)
 {
 	struct slice target = rq->head->target, name = rq->match.sandbox_segment;
 	size_t before = name.n ? (size_t)(name.p - target.p) : 0;
 	char id[ID_TEXT_LEN + 1];
 
+	if (instead)
+		return buf_puts(b, instead);
 	if (!op_match_is_resolved(&rq->match))
 		return buf_append(b, target.p, target.n);
 	id_format(&rq->match.params[0], id);
@@ -236,7 +238,7 @@ static int relay_write_request_head(struct relay *r, const struct relay_conf *co
 	if (e >= 0)
 		e = buf_printf(b, "%.*s ", (int)h->method.n, h->method.p);
 	if (e >= 0)
-		e = relay_write_target(r->forward.rq, b);
+		e = relay_write_target(r->forward.rq, conf->target, b);
 	if (e >= 0)
 		e = buf_printf(b, " HTTP/1.1\r\nHost: %s\r\n", r->upstream ? "control" : "sandbox");
 	if (e >= 0 && r->upgrade)

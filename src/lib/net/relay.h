@@ -32,6 +32,7 @@ struct relay_header {
 struct relay_conf {
 	const char *path;               /* of a sandbox's socket */
 	struct upstream_pool *upstream; /* instead of path */
+	const char *target;             /* instead of the request's */
 	const char *name;               /* of the other program, for messages; NULL: control */
 	bool body_is_paused;            /* by the caller; it is resumed */
 	bool upgrade;                   /* the operation may switch protocols */

@@ -124,6 +124,9 @@ static const char *const screen_directions[] = {
 	[SCROLL_UP] = "up",       [SCROLL_DOWN] = "down", [SCROLL_LEFT] = "left",
 	[SCROLL_RIGHT] = "right", [SCROLL_NUM] = NULL,
 };
+static const char *const preview_screens[] = {
+	[SCREEN_WATCH] = "watch", [SCREEN_CONTROL] = "control", [SCREEN_CHOICE_NUM] = NULL
+};
 static const char *const screen_afters[] = {
 	[AFTER_NONE] = "none", [AFTER_SHOT] = "after", [AFTER_NUM] = NULL
 };

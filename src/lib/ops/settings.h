@@ -32,6 +32,7 @@ struct settings {
 	char control_user[33], pull_user[33], egress_user[33], broker_user[33];
 	char egress_dns[256], egress_synthetic[19], egress_private[1024];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
+	char edge_novnc[256];
 	char edge_public_url[256], edge_trusted[1024];
 	uint64_t link_max_ms;
 	char edge_cert[4096], edge_key[4096];

@@ -132,9 +132,12 @@ struct token_made {
 	uint64_t expires_ns;
 };
 
+enum preview_screen_choice { SCREEN_WATCH, SCREEN_CONTROL, SCREEN_CHOICE_NUM };
+
 struct preview_create {
 	uint64_t port, ttl_ms;
-	bool has_port;
+	unsigned screen; /* enum preview_screen_choice */
+	bool has_port, has_screen;
 };
 
 struct preview_made {

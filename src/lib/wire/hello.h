@@ -19,6 +19,8 @@
 #define HELLO_SIZE 32
 /* Upgrade protocol of a request that becomes a connection to a port inside. */
 #define HELLO_PORT_PROTOCOL "cay-port"
+/* The same to the VNC server of the screen. */
+#define HELLO_SCREEN_PROTOCOL "cay-screen"
 #define HELLO_PROTO_MIN 1
 #define HELLO_PROTO_MAX 1
 #define HELLO_MEDIA_TYPE "application/vnd.cay.hello"

@@ -51,9 +51,9 @@ def command(node, box):
 class Browser:
     """A Chromium whose names are ours; one line of JSON asks it for something."""
 
-    def __init__(self, hosts, log):
+    def __init__(self, hosts, log, script="browse.js"):
         command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
-                   "sh", "-c", 'mount --bind "$1" /etc/hosts && exec node "$2"', "sh", str(hosts), str(HERE.parent / "browse.js")]
+                   "sh", "-c", 'mount --bind "$1" /etc/hosts && exec node "$2"', "sh", str(hosts), str(HERE.parent / script)]
         self.log = log
         with open(log, "wb") as err:
             self.process = subprocess.Popen(command, env={**os.environ, "NODE_PATH": MODULES}, stdin=subprocess.PIPE,

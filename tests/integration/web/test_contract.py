@@ -24,6 +24,7 @@ import test_edge  # noqa: E402
 PAST = {
     "exec.attach": "it upgrades; Prism speaks no WebSocket",
     "port.connect": "so does it",
+    "screen.vnc": "so does it; test_desktop.py has one",
     "event.list?follow=true": "it has no end; Prism answers when it has read all",
     "frames and SSE": "Prism reads a reply as text before it passes it on",
     "image.import of an image": "Prism reads a request as text too; the reply to a damaged one goes through it",
