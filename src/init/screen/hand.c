@@ -152,10 +152,14 @@ int hand_run(struct hand *a, const struct screen_act *q, struct cay_err *err)
 	const struct screen_action *v = q->actions.v;
 	struct cay_err end_err = {};
 	int r = 0, end = 0;
+	bool held;
 
 	for (size_t i = 0; r >= 0 && end >= 0 && i < q->actions.n; i++) {
 		r = hand_do(a, &v[i], err);
+		held = a->n_held || a->button;
 		end = hand_end(a, &end_err);
+		if (r < 0 && held && end >= 0) /* the reply says that they are up */
+			end = x_sync(a->conn, &end_err);
 		if (r < 0)
 			(void)cay_err_wrap(err, r, "action %zu", i);
 	}
