@@ -132,6 +132,26 @@ static bool snapshot(struct sim *s)
 	return b && !say(s, b, (struct life_event){ .kind = LIFE_SNAPSHOT });
 }
 
+static void pass(struct sim *s, uint64_t ns);
+
+/* A copy of one that dozes takes longer than the time after which it dozes, and meanwhile somebody
+ * wants it. */
+static bool disturb(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+	bool asks = one_in(s, 2);
+
+	if (!b || !life_is_dozing(&b->row.life) ||
+	    say(s, b, (struct life_event){ .kind = LIFE_SNAPSHOT }))
+		return false;
+	if (say(s, b, (struct life_event){ .kind = asks ? LIFE_RESUME : LIFE_ENTER }))
+		return false;
+	if (!asks)
+		(void)say(s, b, (struct life_event){ .kind = LIFE_LEAVE });
+	pass(s, 2 * NS_PER_S);
+	return true;
+}
+
 static bool rollback(struct sim *s)
 {
 	const struct runner_box *b = pick(s);
@@ -487,6 +507,7 @@ const struct action actions[] = {
 	{ "hold", hold, 2, false },
 	{ "works", works, 5, false },
 	{ "snapshot", snapshot, 6, false },
+	{ "disturb", disturb, 12, false },
 	{ "rollback", rollback, 4, false },
 	{ "extend", extend, 3, false },
 	{ "renew", renew, 3, false },

@@ -8,7 +8,7 @@
  */
 #include "sim.h"
 
-#define ACTIONS_N 30
+#define ACTIONS_N 31
 #define YEAR_NS (UINT64_C(31536000) * NS_PER_S)
 
 struct action {

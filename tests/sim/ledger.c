@@ -152,7 +152,7 @@ static bool is_idle(const struct sim *s, unsigned slot, const struct life *l,
 	const struct ledger *g = &s->ledger[slot];
 	bool looked = ev->kind == LIFE_DONE && ev->effect == DO_LOOK;
 
-	if (l->pending_effect == DO_SNAPSHOT)
+	if (l->pending_effect == DO_SNAPSHOT || g->wanted)
 		return false;
 	if (l->state == SB_PAUSED && !l->dozes)
 		return false;
@@ -291,10 +291,16 @@ static void keep_idle_books(struct sim *s, struct ledger *g, const struct life_e
 	}
 }
 
-static void keep_doze_books(struct sim *s, const struct life *before, const struct life *next)
+static void keep_doze_books(struct sim *s, struct ledger *g, const struct life *before,
+			    const struct life_event *ev, const struct life *next)
 {
 	bool dozed = before->state == SB_PAUSED && before->dozes;
 
+	if (!next->dozes || ev->kind == LIFE_OBSERVED)
+		g->wanted = false;
+	else if (before->dozes &&
+		 (ev->kind == LIFE_RESUME || ev->kind == LIFE_ENTER || ev->kind == LIFE_HOLD))
+		g->wanted = true;
 	s->tally->dozed += before->state == SB_RUNNING && next->state == SB_PAUSED && next->dozes;
 	s->tally->woken += dozed && next->state == SB_RUNNING;
 	s->tally->kept += dozed && next->state == SB_PAUSED && !next->dozes;
@@ -317,6 +323,9 @@ static const char *wrong_doze(const struct sim *s, unsigned slot, const struct l
 	}
 	if (ev->kind == LIFE_ENTER && out->effect && !before->dozes)
 		return "a request resumed one that was to stay paused";
+	if (g->wanted && life_is_dozing(&out->next) && !out->next.pending_effect &&
+	    out->next.retry_ns == LIFE_NEVER)
+		return "dozes on, and somebody had asked for it";
 	return NULL;
 }
 
@@ -330,8 +339,9 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 		g->active_ns = now; /* a hold was of the run before */
 	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_OBSERVED))
 		g->active_ns = latest(g->active_ns, now);
-	if (before->dozes && (ev->kind == LIFE_RESUME || ev->kind == LIFE_OBSERVED ||
-			      (before->state == SB_RUNNING && !next->dozes)))
+	if (before->dozes &&
+	    (ev->kind == LIFE_RESUME || ev->kind == LIFE_OBSERVED ||
+	     (before->state == SB_RUNNING && !next->dozes && ev->kind != LIFE_PAUSE)))
 		g->active_ns = latest(g->active_ns, now);
 	if (ev->kind == LIFE_ENTER || ev->kind == LIFE_LEAVE) {
 		g->active_ns = latest(g->active_ns, now);
@@ -345,7 +355,7 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	if (before->pending_effect || next->pending_effect || next->retry_ns != LIFE_NEVER)
 		g->still_ns = now;
 	keep_idle_books(s, g, ev, next);
-	keep_doze_books(s, before, next);
+	keep_doze_books(s, g, before, ev, next);
 	if (before->state != SB_STOPPED && next->state == SB_STOPPED) {
 		g->stopped_real_ns = s->real_ns;
 		g->rebooted = false;
@@ -544,6 +554,7 @@ void ledger_restart(struct sim *s)
 		g->active_ns = least(g->active_ns, l->active_ns); /* a hold may have been lost */
 		g->must = 0;
 		g->busy = 0;
+		g->wanted = false;
 		g->taken = 0;
 	}
 }
@@ -579,9 +590,10 @@ void ledger_check(struct sim *s)
 		    now > latest(later(g->active_ns, l->doze_ns), g->still_ns) + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and does not doze");
 		if ((l->state == SB_RUNNING || (l->state == SB_PAUSED && l->dozes)) &&
-		    l->idle_ns != LIFE_NEVER && !g->busy && !l->looking &&
+		    l->idle_ns != LIFE_NEVER && !g->busy && !g->wanted && !l->looking &&
 		    l->pending_effect != DO_SNAPSHOT &&
-		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
+		    now > latest(g->active_ns + l->idle_ns, l->dozes ? g->still_ns : 0) +
+				    SIM_SWEEP_NS)
 			world_break(&s->w, slot, "idle, and still there");
 	}
 }

@@ -32,6 +32,7 @@ struct ledger {
 	uint64_t active_ns;
 	uint64_t still_ns; /* since when nothing is done to it */
 	unsigned busy;
+	bool wanted;         /* somebody asked for it since it dozes, or is about to */
 	uint64_t must;       /* the write that must be durable before anybody hears of it */
 	uint64_t birth;      /* of the PID 1 that runs */
 	uint64_t watched;    /* the birth of the PID 1 whose pidfd cayd has */

@@ -217,6 +217,59 @@ static void a_copy_wakes_nobody_and_a_request_waits_for_it(void **)
 	assert_int_equal(l.state, SB_RUNNING);
 }
 
+/* The copy takes longer than the time after which it dozes. */
+static void whoever_asked_during_a_copy_is_not_forgotten(void **)
+{
+	const struct life_event asks[] = { resume,
+					   { .kind = LIFE_HOLD, .until_ns = AT(124) },
+					   enter };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(asks); i++) {
+		struct life l = dozing(LIFE_NEVER);
+
+		(void)take(&l, (struct life_event){ .kind = LIFE_SNAPSHOT }, AT(122));
+		row_check(i, take(&l, asks[i], AT(123)) == DO_NOTHING);
+		if (asks[i].kind == LIFE_ENTER) /* its client waits no more */
+			row_check(i, take(&l, leave, AT(124)) == DO_NOTHING);
+		row_check(i, take(&l, done(&l, LIFE_OK), AT(200)) == DO_THAW);
+		row_check(i, take(&l, done(&l, LIFE_OK), AT(200)) == DO_NOTHING);
+		row_check(i, l.state == SB_RUNNING);
+		row_check(i, take(&l, due, AT(210)) == DO_FREEZE);
+		row_check(i, take(&l, done(&l, LIFE_OK), AT(210)) == DO_NOTHING);
+		row_check(i, life_is_dozing(&l)); /* it was woken once */
+	}
+	struct life l = drowsy(LIFE_NEVER); /* its own freeze takes as long */
+
+	(void)take(&l, due, AT(110));
+	assert_int_equal(take(&l, resume, AT(111)), DO_NOTHING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_THAW);
+	l = dozing(LIFE_NEVER);
+	(void)take(&l, (struct life_event){ .kind = LIFE_SNAPSHOT }, AT(122));
+	(void)take(&l, resume, AT(123));
+	assert_int_equal(refusal(&l, stay, AT(124)), CAY_E_STATE);
+}
+
+/* A row that was written during a freeze that was called off, read by the next cayd. */
+static void a_pause_of_one_that_runs_is_no_doze(void **)
+{
+	struct life_event found = { .kind = LIFE_OBSERVED,
+				    .observed = { .same_boot = true,
+						  .exists = true,
+						  .processes = 1,
+						  .started_ns = AT(7) } };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct life l = drowsy(LIFE_NEVER);
+		uint64_t at = i ? AT(300) : AT(201);
+
+		l.dozes = true;
+		(void)take(&l, found, AT(200));
+		row_check(i, take(&l, stay, at) == DO_FREEZE);
+		row_check(i, take(&l, done(&l, LIFE_OK), at) == DO_NOTHING);
+		row_check(i, l.state == SB_PAUSED && !life_is_dozing(&l));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +281,8 @@ int main(void)
 		cmocka_unit_test(its_idle_time_goes_on),
 		cmocka_unit_test(the_machine_says_who_was_woken),
 		cmocka_unit_test(a_copy_wakes_nobody_and_a_request_waits_for_it),
+		cmocka_unit_test(whoever_asked_during_a_copy_is_not_forgotten),
+		cmocka_unit_test(a_pause_of_one_that_runs_is_no_doze),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,8 +43,8 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 	r.has_ttl = sb->life.expire_stops && sb->life.ttl_ns != LIFE_NEVER;
 	r.ttl_ms = sb->life.ttl_ns / NS_PER_MS;
 	r.rolled_back = sb->life.rolled_back;
-	r.dozes = sb->life.dozes;
-	r.sandbox.dozing = false; /* computed when it is shown */
+	r.dozes = life_is_dozing(&sb->life); /* not one that is only being frozen */
+	r.sandbox.dozing = false;            /* computed when it is shown */
 	r.has_rest_left = sb->life.rest_ns != LIFE_NEVER;
 	r.rest_left_ms = sb->life.rest_left_ns / NS_PER_MS;
 	sandbox_describe_lease(sb, &r.sandbox);

@@ -81,7 +81,7 @@ void life_reset_transient(struct life *l)
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
 	l->n_requests = 0;
-	l->looking = l->look_is_void = false;
+	l->looking = l->look_is_void = l->wake_due = false;
 }
 
 /* A hold reaches into the future. */
@@ -95,6 +95,11 @@ static void life_touch(struct life *l, uint64_t now)
 static bool life_is_up(const struct life *l)
 {
 	return l->state == SB_RUNNING || l->state == SB_PAUSED;
+}
+
+static void life_forget_doze(struct life *l)
+{
+	l->dozes = l->wake_due = false;
 }
 
 /* Nothing is done to it, nor waits to be repeated. */
@@ -124,7 +129,7 @@ static bool life_has_deadlines(const struct life *l)
 /* When it has been idle for too long. */
 static uint64_t life_idle_end(const struct life *l)
 {
-	return (l->state == SB_RUNNING || life_is_dozing(l)) && !l->n_requests &&
+	return (l->state == SB_RUNNING || life_is_dozing(l)) && !l->n_requests && !l->wake_due &&
 			       l->pending_effect != DO_SNAPSHOT
 		       ? life_time_add(l->active_ns, l->idle_ns)
 		       : LIFE_NEVER;
@@ -260,7 +265,7 @@ static void life_begin_stopping(struct life_out *out, uint64_t now)
 	}
 	l->started_ns = 0; /* its death is ours and no news */
 	l->look_is_void = l->looking;
-	l->dozes = false;
+	life_forget_doze(l);
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
 	life_set_state(out, SB_STOPPING);
@@ -381,7 +386,7 @@ static void life_on_create_step(struct life_out *out, const struct life_event *e
 /* A request is inside, or it was used since it began to doze. */
 static bool life_is_wanted(const struct life *l, uint64_t now)
 {
-	return l->n_requests || now < life_time_add(l->active_ns, l->doze_ns);
+	return l->wake_due || l->n_requests || now < life_time_add(l->active_ns, l->doze_ns);
 }
 
 /* An operation that is under way comes first, and its outcome leads here again. */
@@ -401,7 +406,7 @@ static void life_set_paused(struct life_out *out, bool paused, uint64_t now)
 		life_touch(l, now);
 	out->sync = !l->dozes; /* else a client that sees it also finds it after a crash */
 	if (!paused)
-		l->dozes = false;
+		life_forget_doze(l);
 	life_set_state(out, paused ? SB_PAUSED : SB_RUNNING);
 }
 
@@ -416,7 +421,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 
 	out->notify = true;
 	if (turns && !paused && l->dozes && (ev->outcome != LIFE_OK || life_is_wanted(l, now))) {
-		l->dozes = false; /* a request came, or it is tried again after as long */
+		life_forget_doze(l); /* a request came, or it is tried again after as long */
 		life_touch(l, now);
 		life_begin_effect(out, DO_THAW);
 	} else if (ev->outcome != LIFE_OK && turns && !l->dozes) {
@@ -536,7 +541,7 @@ static void life_pause(struct life_out *out)
 	struct life *l = &out->next;
 
 	if (life_is_dozing(l) ? life_is_still(l) : l->dozes && l->pending_effect == DO_FREEZE) {
-		l->dozes = false;
+		life_forget_doze(l);
 		out->notify = true;
 		out->journal = out->sync = l->state == SB_PAUSED;
 	} else {
@@ -551,6 +556,7 @@ static void life_resume(struct life_out *out, uint64_t now)
 		return;
 	}
 	life_touch(&out->next, now);
+	out->next.wake_due = true;
 	out->notify = true;
 	life_wake(out, now);
 }
@@ -651,6 +657,7 @@ static void life_hold(struct life_out *out, uint64_t until, uint64_t now)
 		return;
 	}
 	out->next.active_ns = out->next.saved_ns = until > now ? until : now;
+	out->next.wake_due = out->next.dozes;
 	out->notify = out->journal = out->sync = true;
 	life_wake(out, now);
 }
@@ -682,6 +689,8 @@ static void life_count_request(struct life_out *out, bool enter, uint64_t now)
 		l->n_requests++;
 	else if (l->n_requests)
 		l->n_requests--;
+	if (enter && l->dozes)
+		l->wake_due = true;
 	if (life_is_at_rest(l)) /* a late one, of the run before */
 		return;
 	if (l->active_ns < now)
@@ -736,6 +745,7 @@ static void life_adopt_running(struct life_out *out, const struct life_observati
 	bool paused = l->state == SB_PAUSED;
 
 	life_touch(l, now);                   /* activity in the meantime was not counted */
+	l->dozes = l->dozes && paused;        /* it was about to, or that was called off */
 	if (paused && l->dozes && !f->frozen) /* it was woken, which was not written */
 		life_set_paused(out, false, now);
 	else if (f->frozen != paused)

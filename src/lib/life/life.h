@@ -57,7 +57,8 @@
  * idle time goes on.  Nothing of that waits for the journal.  After a crash the machine decides:
  * one that dozes and is not frozen was woken, and one that is frozen and should run is thawed.
  * Where it is not known whether a wake has happened, the thaw is repeated: only an asked pause
- * freezes again.  A pause of one that dozes makes the doze an asked pause.
+ * freezes again.  A pause of one that dozes makes the doze an asked pause.  Whoever asks for one
+ * that is being copied or frozen is remembered until it runs, however long that takes.
  *
  * A snapshot changes no state.  The keeper freezes the sandbox while it copies; where the outcome
  * is a failure or unknown, the effect of the state follows, which thaws a running one.  After a
@@ -131,6 +132,7 @@ struct life {
 	uint64_t n_requests;    /* requests inside; not idle while there are any */
 	bool looking;           /* PID 1 was asked, and has not answered */
 	bool look_is_void;      /* it was the PID 1 of a run before */
+	bool wake_due;          /* somebody asked for it since it dozes, or is about to */
 };
 
 enum life_kind {
