@@ -243,9 +243,11 @@ static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_s
 
 	if (r < 0)
 		return r;
+	if (!frozen) /* before it: while it is frozen it takes no memory */
+		r = sandbox_cgroup_settle_swap(&b.cgroup);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit the swap of %s", b.name);
 	r = sandbox_cgroup_freeze(&b.cgroup, frozen, err);
-	if (r >= 0 && !frozen) /* after it, so that a reclaim that goes on sees the thaw */
-		(void)sandbox_cgroup_allow_swap(&b.cgroup, false);
 	return r < 0 ? r : failpoint_hit(FAULT_FREEZE_DONE);
 }
 

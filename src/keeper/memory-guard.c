@@ -29,8 +29,10 @@
 struct memory_guard {
 	struct keeper *k;
 	int created; /* inotify: a new directory has no limits yet */
+	int block;   /* the kernel's block devices, of which zram is one */
 	bool top_limited, limited;
-	uint64_t all, used, margin, nudge;
+	uint64_t whole, all, used, margin, nudge; /* whole: with what zram uses */
+	uint64_t compressed_ns;                   /* when that was read last */
 	unsigned cpus;
 	struct memory_tenants tenants;
 	struct id blamed;
@@ -261,6 +263,23 @@ static bool memory_guard_wake_v1(struct memory_guard *g)
 	return true;
 }
 
+/* What sandboxes have in compressed swap uses memory that no cgroup is charged with, and it cannot
+ * be given to others.  At most half is taken for that: the rest has to be there for who runs. */
+static void memory_guard_count_compressed(struct memory_guard *g)
+{
+	uint64_t now = clk_boot_ns(&clk_system), used = 0, all;
+
+	if (g->block < 0 || (g->compressed_ns && now - g->compressed_ns < NS_PER_S) ||
+	    cgroup_read_compressed(g->block, &used) < 0)
+		return;
+	g->compressed_ns = now;
+	all = g->whole - (used < g->whole / 2 ? used : g->whole / 2);
+	if (memory_guard_is_near(g, g->all, all))
+		return;
+	g->all = all;
+	g->top_limited = false;
+}
+
 /* Returns how long to wait after busy_ns. */
 static uint64_t memory_guard_sweep(struct memory_guard *g, bool created)
 {
@@ -273,6 +292,7 @@ static uint64_t memory_guard_sweep(struct memory_guard *g, bool created)
 	    cgroup_read_memory_cache(g->tenants.top, g->tenants.v1, &cache) < 0)
 		return NS_PER_S;
 	g->used = usage > cache ? usage - cache : 0;
+	memory_guard_count_compressed(g);
 	memory_guard_limit_all(g);
 	limit = g->used >= g->all / 8 || usage >= g->all / 4 * 3;
 	changed = (limit || g->limited || created) && memory_tenants_read(&g->tenants) >= 0;
@@ -334,9 +354,10 @@ static void memory_guard_watch(struct memory_guard *g)
 	g.cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	if (sysinfo(&machine) < 0)
 		_exit(1);
-	g.all = memory_guard_limit_of_all(k->settings.node_sandbox_memory,
-					  (uint64_t)machine.totalram * machine.mem_unit,
-					  k->settings.node_memory);
+	g.whole = g.all = memory_guard_limit_of_all(k->settings.node_sandbox_memory,
+						    (uint64_t)machine.totalram * machine.mem_unit,
+						    k->settings.node_memory);
+	g.block = open("/sys/devices/virtual/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	g.margin = memory_share_margin(g.all);
 	memory_guard_watch(&g);
 	for (bool created = true;;)

@@ -5,7 +5,7 @@
  * The kernel frees some pages in one call and gives up early, because pages on their way to the
  * disk are not free yet; so it is asked until nothing more comes.  A call is cut off by a timer:
  * between two of them a thaw, a removal or the end of the swap is noticed.  Nothing waits for a
- * reclaim: the sandbox's lock is not held, and a thaw does not look at it.
+ * reclaim: the sandbox's lock is held only until swap is allowed, and a thaw does not look at it.
  */
 #include <fcntl.h>
 #include <linux/ioprio.h>
@@ -100,16 +100,15 @@ int verb_reclaim(const struct keeper *k, const void *request, int, struct verb_r
 
 	if (r < 0)
 		return r;
-	cay_closep(&b.dir);
 	if (b.cgroup.v2 < 0 || !sandbox_cgroup_is_frozen(&b.cgroup) || !swap_has_room())
 		return 0;
+	r = sandbox_cgroup_allow_swap(&b.cgroup); /* locked: a thaw comes after it, and settles */
+	cay_closep(&b.dir);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "allow swap to %s", b.name);
 	if (sigaction(SIGALRM, &act, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set a handler");
 	reclaim_set_idle();
-	r = sandbox_cgroup_allow_swap(&b.cgroup, true);
-	if (r >= 0)
-		r = reclaim_until_thawed(&b.cgroup);
-	if (!sandbox_cgroup_is_frozen(&b.cgroup)) /* it was thawed before that was allowed */
-		(void)sandbox_cgroup_allow_swap(&b.cgroup, false);
+	r = reclaim_until_thawed(&b.cgroup);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "reclaim memory of %s", b.name) : 0;
 }

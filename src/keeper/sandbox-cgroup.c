@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/path.h"
+#include "cgroup/memory-share.h"
 
 #define SMALL_FILE KIB(64)
 #define CPU_PERIOD_US 100000u
@@ -18,6 +20,7 @@
 #define DESCENDANTS "512"
 /* Their depth: PID 1 needs one level, nested containers would need more. */
 #define DEPTH "4"
+#define LIMIT_XATTR "trusted.cay.memory"
 
 static int sandbox_cgroup_write_file(int dirfd, const char *name, const char *text)
 {
@@ -241,19 +244,67 @@ static int sandbox_cgroup_reclaim_memory(int fd, uint64_t bytes)
 	return -EBUSY;
 }
 
+/* memory.max may be less than the limit, by what is in swap: so the limit is written beside it,
+ * where no process of the sandbox can, whose root owns the directory. */
+static int sandbox_cgroup_read_limit(const struct cgroup *c, uint64_t *ret)
+{
+	auto_buf file = BUF_INIT(SMALL_FILE);
+	char text[24];
+	ssize_t n = fgetxattr(c->v2, LIMIT_XATTR, text, sizeof(text));
+	int r = 0;
+
+	if (n > 0)
+		return str_parse_u64((struct slice){ text, (size_t)n }, 0, UINT64_MAX, ret);
+	/* one that was started by a keeper that did not write it, and changed no memory.max */
+	r = path_read(c->v2, "memory.max", &file);
+	if (r < 0 || !file.len)
+		return r < 0 ? r : -EINVAL;
+	*ret = UINT64_MAX;
+	return str_eq(buf_str(&file), "max\n")
+		       ? 0
+		       : str_parse_u64((struct slice){ file.data, file.len - 1 }, 0, UINT64_MAX,
+				       ret);
+}
+
+static int sandbox_cgroup_write_limit(const struct cgroup *c, uint64_t bytes)
+{
+	char text[24];
+	int n = snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+
+	if (n <= 0 || n >= (int)sizeof(text))
+		return -EINVAL;
+	return fsetxattr(c->v2, LIMIT_XATTR, text, (size_t)n, 0) < 0 ? -errno : 0;
+}
+
+/* Swap first: what does not fit into the memory any more still finds room in it. */
+static int sandbox_cgroup_write_split(const struct cgroup *c, const struct memory_split *s)
+{
+	int r = sandbox_cgroup_write_u64(c->v2, "memory.swap.max", s->swap);
+
+	if (r < 0 && r != -ENOENT) /* without swap accounting */
+		return r;
+	return sandbox_cgroup_write_u64(c->v2, "memory.max", s->memory);
+}
+
+static int sandbox_cgroup_limit_memory_v2(const struct cgroup *c, uint64_t bytes)
+{
+	uint64_t in_swap = 0;
+	int r = cgroup_read_swap(c->v2, &in_swap);
+	struct memory_split s = memory_split_limit(bytes, in_swap);
+
+	if (r >= 0)
+		r = sandbox_cgroup_reclaim_memory(c->v2, s.memory);
+	if (r >= 0)
+		r = sandbox_cgroup_write_limit(c, bytes);
+	return r < 0 ? r : sandbox_cgroup_write_split(c, &s);
+}
+
 static int sandbox_cgroup_limit_memory(const struct cgroup *c, uint64_t bytes)
 {
 	int fd = c->v1[CG_MEMORY], r;
 
-	if (fd < 0) {
-		r = sandbox_cgroup_reclaim_memory(c->v2, bytes);
-		if (r >= 0)
-			r = sandbox_cgroup_write_u64(c->v2, "memory.max", bytes);
-		if (r < 0)
-			return r;
-		r = sandbox_cgroup_write_u64(c->v2, "memory.swap.max", 0);
-		return r == -ENOENT ? 0 : r; /* without swap accounting */
-	}
+	if (fd < 0)
+		return sandbox_cgroup_limit_memory_v2(c, bytes);
 	r = sandbox_cgroup_write_u64(fd, "memory.limit_in_bytes", bytes);
 	if (r >= 0) {
 		/* absent without swap accounting; raising needs memsw first */
@@ -267,17 +318,28 @@ static int sandbox_cgroup_limit_memory(const struct cgroup *c, uint64_t bytes)
 	return r;
 }
 
-int sandbox_cgroup_allow_swap(const struct cgroup *c, bool allow)
+int sandbox_cgroup_allow_swap(const struct cgroup *c)
 {
-	auto_buf most = BUF_INIT(SMALL_FILE);
-	int r = c->v1[CG_MEMORY] < 0 && allow ? path_read(c->v2, "memory.max", &most) : 0;
+	uint64_t limit = 0;
+	int r = c->v1[CG_MEMORY] >= 0 ? 0 : sandbox_cgroup_read_limit(c, &limit);
 
-	if (c->v1[CG_MEMORY] >= 0)
-		return 0;
-	if (r >= 0)
-		r = sandbox_cgroup_write_file(c->v2, "memory.swap.max",
-					      allow ? buf_str(&most) : "0");
+	if (r < 0 || c->v1[CG_MEMORY] >= 0)
+		return r;
+	r = sandbox_cgroup_write_u64(c->v2, "memory.swap.max", limit);
 	return r == -ENOENT ? 0 : r; /* without swap accounting */
+}
+
+int sandbox_cgroup_settle_swap(const struct cgroup *c)
+{
+	uint64_t limit = 0, in_swap = 0;
+	struct memory_split s;
+	int r = c->v1[CG_MEMORY] >= 0 ? 0 : sandbox_cgroup_read_limit(c, &limit);
+
+	if (r < 0 || c->v1[CG_MEMORY] >= 0)
+		return r;
+	r = cgroup_read_swap(c->v2, &in_swap);
+	s = memory_split_limit(limit, in_swap);
+	return r < 0 ? r : sandbox_cgroup_write_split(c, &s);
 }
 
 static int sandbox_cgroup_limit_cpu(const struct cgroup *c, uint32_t milli)

@@ -39,9 +39,11 @@ struct cgroup_limits { /* 0: unchanged */
 /* Move the calling process into the v1 cgroups; on v2 processes start there. */
 [[nodiscard]] int sandbox_cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
 [[nodiscard]] int sandbox_cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
-/* Allow its memory to be in swap, as much as its limit; or no more of it.  A v1 limit counts both,
- * and nothing is to be done. */
-[[nodiscard]] int sandbox_cgroup_allow_swap(const struct cgroup *c, bool allow);
+/* Its memory may be in swap, as much as its limit: while it is frozen, it uses no more of both.
+ * Before it is thawed, settle: what it has in swap is then taken from its memory, and again each
+ * time that limits are set.  A v1 limit counts both, and nothing is to be done. */
+[[nodiscard]] int sandbox_cgroup_allow_swap(const struct cgroup *c);
+[[nodiscard]] int sandbox_cgroup_settle_swap(const struct cgroup *c);
 /* Wait until no process of it runs, once it is to be frozen. */
 [[nodiscard]] int sandbox_cgroup_wait_frozen(const struct cgroup *c, int timeout_ms,
 					     struct cay_err *err);

@@ -39,6 +39,17 @@ def memory(c, box):
     raise RuntimeError(f"no cgroup counts the memory of {box}")
 
 
+def memory_and_swap(c, box):
+    """Both together; None where the kernel does not count swap."""
+    for top in c.cgroup_dirs():
+        for at in top.glob(f"*/{box}"):
+            if (at / "memory.memsw.usage_in_bytes").exists():
+                return int((at / "memory.memsw.usage_in_bytes").read_text())
+            if (at / "memory.swap.current").exists():
+                return int((at / "memory.current").read_text()) + int((at / "memory.swap.current").read_text())
+    return None
+
+
 def is_frozen(c, box):
     """As the kernel reports it, whatever cayd says."""
     for top in c.cgroup_dirs():

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ceilings of tenants by hand-made numbers: who may grow, who has to wait, who has to give. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/mem.h"
+#include "cgroup/cgroup.h"
 #include "cgroup/memory-tenants.h"
 #include "unit.h"
 
@@ -138,9 +144,78 @@ static void sweeps_come_before_memory_is_used_up(void **)
 	assert_int_equal(memory_shares_interval_ns(UINT64_C(1) << 40, 0, 1), 1000000000);
 }
 
+static void what_is_in_swap_is_taken_from_the_memory(void **)
+{
+	static const struct {
+		uint64_t limit, in_swap, memory, swap;
+	} rows[] = {
+		{ MIB(1024), 0, MIB(1024), 0 },
+		{ MIB(1024), MIB(10), MIB(1024), MIB(74) },
+		{ MIB(1024), MIB(264), MIB(824), MIB(328) },
+		{ MIB(1024), MIB(1024), MIB(64), MIB(1024) },
+		{ MIB(1024), MIB(4096), MIB(64), MIB(1024) }, /* its limit was lowered */
+		{ MIB(80), MIB(50), MIB(40), MIB(60) },
+		{ UINT64_MAX, MIB(100), UINT64_MAX - MIB(36), MIB(164) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct memory_split s = memory_split_limit(rows[i].limit, rows[i].in_swap);
+
+		row_check(i, s.memory == rows[i].memory && s.swap == rows[i].swap);
+		row_check(i, s.memory <= rows[i].limit && s.swap <= rows[i].limit);
+	}
+	for (uint64_t swap = 0; swap <= MIB(2048); swap += MIB(1) / 2) {
+		struct memory_split s = memory_split_limit(MIB(1024), swap);
+
+		assert_true(s.memory + s.swap <= MIB(1024 + 2 * 64) && s.memory >= MIB(64));
+	}
+}
+
+static int put_file(int dir, const char *name, const char *text)
+{
+	auto_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -1 : (int)write(fd, text, strlen(text));
+}
+
+static void compressed_devices_are_counted(void **)
+{
+	char path[] = "/tmp/test-zram-XXXXXX";
+	auto_close int dir = -EBADF;
+	uint64_t n = 1;
+
+	assert_non_null(mkdtemp(path));
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(dir >= 0);
+	assert_int_equal(cgroup_read_compressed(dir, &n), 0);
+	assert_int_equal(n, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const names[] = { "loop0", "zram0", "zram12" };
+
+		assert_int_equal(mkdirat(dir, names[i], 0700), 0);
+		auto_close int one = openat(dir, names[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		assert_true(put_file(one, "mm_stat",
+				     "  104857600 31457280    33554432        0 33554432      "
+				     "   7        0        0        0\n") > 0);
+	}
+	assert_int_equal(cgroup_read_compressed(dir, &n), 0);
+	assert_int_equal(n, 2 * 33554432);
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const names[] = { "loop0", "zram0", "zram12" };
+		auto_close int one = openat(dir, names[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		assert_int_equal(unlinkat(one, "mm_stat", 0), 0);
+		assert_int_equal(unlinkat(dir, names[i], AT_REMOVEDIR), 0);
+	}
+	assert_int_equal(rmdir(path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_in_swap_is_taken_from_the_memory),
+		cmocka_unit_test(compressed_devices_are_counted),
 		cmocka_unit_test(room_is_shared_while_there_is_some),
 		cmocka_unit_test(one_that_takes_all_leaves_the_margin),
 		cmocka_unit_test(the_largest_gives_when_the_margin_is_used),

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reclaim - have the memory of sandboxes that doze written to swap; cay-keeper does one at a time
+/*
+ * reclaim - have the memory of sandboxes that doze written to swap; cay-keeper does one at a time
+ *
+ * On cgroup v2 what a sandbox has in swap is taken from its memory when it is woken.  As it comes
+ * back, the keeper divides its limit again: at times that grow with the time since the wake,
+ * because what has not been touched for long is seldom touched soon.
  */
 #include "cayd/create/create.h"
 
@@ -13,6 +18,7 @@
 struct reclaim_call {
 	struct cayd *cayd;
 	struct id sandbox;
+	uint64_t memory_bytes; /* to settle: the limit that is divided */
 };
 
 static void on_reclaimed(void *arg, const struct cay_err *outcome, const void *, int)
@@ -42,9 +48,47 @@ static void reclaim_if_due(struct sandbox *sb, uint64_t now)
 	call = malloc(sizeof(*call));
 	if (!call)
 		return; /* the next sweep tries again */
-	*call = (struct reclaim_call){ sb->cayd, sb->info.id };
-	sb->reclaim.asked = true;
+	*call = (struct reclaim_call){ sb->cayd, sb->info.id, 0 };
+	sb->reclaim.asked = sb->reclaim.in_swap = true;
+	sb->reclaim.settle_ns = 0;
 	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_RECLAIM, &q, on_reclaimed, call);
+}
+
+/* A limit that was changed meanwhile is divided again at once: the calls may have changed places.
+ */
+static void on_swap_settled(void *arg, const struct cay_err *, const void *, int fd)
+{
+	struct reclaim_call *call = arg, c = *call;
+	struct sandbox *sb = sandbox_find(c.cayd->sandboxes, &c.sandbox);
+
+	free(call);
+	cay_closep(&fd);
+	if (!sb)
+		return;
+	sb->reclaim.settling = false;
+	if (sb->info.limits.memory_bytes != c.memory_bytes)
+		sb->reclaim.settle_ns = 0;
+}
+
+static void swap_settle_if_due(struct sandbox *sb, uint64_t now)
+{
+	uint64_t since = now - sb->changed_boot_ns;
+	struct verb_limits q = { .sandbox = sb->info.id,
+				 .generation = sb->life.generation,
+				 .memory_bytes = sb->info.limits.memory_bytes };
+	struct reclaim_call *call;
+
+	if (!sb->reclaim.in_swap || sb->life.state != SB_RUNNING || sb->reclaim.settling ||
+	    now < sb->reclaim.settle_ns || since < EVERY_NS || sb->resize.has_wanted ||
+	    sb->resize.under_way)
+		return;
+	call = malloc(sizeof(*call));
+	if (!call)
+		return;
+	*call = (struct reclaim_call){ sb->cayd, sb->info.id, q.memory_bytes };
+	sb->reclaim.settling = true;
+	sb->reclaim.settle_ns = now + since / 2;
+	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_LIMITS, &q, on_swap_settled, call);
 }
 
 void reclaims_sweep(struct cayd *c, uint64_t now)
@@ -54,6 +98,8 @@ void reclaims_sweep(struct cayd *c, uint64_t now)
 	if (now < due->reclaim_ns || !keeper_is_up(c->keeper))
 		return;
 	due->reclaim_ns = now + EVERY_NS;
-	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		reclaim_if_due(sb, now);
+		swap_settle_if_due(sb, now);
+	}
 }

@@ -444,6 +444,8 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	if (sb->life.state == SB_STOPPED || sb->life.state == SB_STARTING)
 		sb->failure = (struct cay_err){}; /* who started it has been answered */
 	sb->reclaim.asked = false;
+	sb->reclaim.settle_ns = 0;
+	sb->reclaim.in_swap = sb->reclaim.in_swap && !life_is_at_rest(&sb->life);
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	if (sb->life.state != SB_PAUSED && !life_is_at_rest(&sb->life))
@@ -632,6 +634,7 @@ static void sandbox_restore_rest(struct sandbox *sb, const struct sandbox_record
 			.ttl_ns = record->has_ttl ? record->ttl_ms * NS_PER_MS : LIFE_NEVER,
 			.rest_ns = rest_ns,
 			.doze_ns = from->has_pause_after ? from->pause_after_ms * NS_PER_MS : 0 });
+	sb->reclaim.in_swap = from->has_pause_after;
 	sb->life.rolled_back = record->rolled_back;
 	sb->life.dozes = record->dozes;
 	if (rest_ns && record->has_rest_left && record->rest_left_ms * NS_PER_MS < rest_ns)

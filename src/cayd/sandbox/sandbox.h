@@ -110,7 +110,10 @@ struct sandbox {
 		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
 	} claim;
 	struct {
-		bool asked; /* its memory was given back, or is about to be, since it dozes */
+		bool asked;   /* its memory was given back, or is about to be, since it dozes */
+		bool in_swap; /* some of it may still be there since an earlier doze */
+		bool settling;
+		uint64_t settle_ns; /* when its limit is divided again */
 	} reclaim;
 	struct {
 		bool under_way, ended;

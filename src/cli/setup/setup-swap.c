@@ -43,8 +43,10 @@ int setup_swap_apply(struct setup *s, struct cay_err *err)
 	if (!setup_systemd_runs())
 		return setup_report(s, 1,
 				    "systemd is not running; as root: modprobe zram; d=$(zramctl "
-				    "--find --size %llu) && mkswap $d && swapon $d",
-				    (unsigned long long)s->swap_bytes);
+				    "--find --size %llu) && echo %llu "
+				    ">/sys/block/${d#/dev/}/mem_limit && mkswap $d && swapon $d",
+				    (unsigned long long)s->swap_bytes,
+				    (unsigned long long)s->swap_bytes / 2);
 	r = run_program_to_end(&s->cli->arena, argv, NULL, PROGRAM_MS, &out, err);
 	if (r > 0) {
 		api_hint_set(s->api, "see 'journalctl -u cay-swap@*'; the kernel needs zram");

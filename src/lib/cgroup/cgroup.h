@@ -41,6 +41,11 @@ struct cgroup_usage {
 /* Memory of one directory and of everything below it; the kernel can take the cache back. */
 [[nodiscard]] int cgroup_read_memory_usage(int dir, bool v1, uint64_t *ret);
 [[nodiscard]] int cgroup_read_memory_cache(int dir, bool v1, uint64_t *ret);
+/* v2; 0 without swap accounting. */
+[[nodiscard]] int cgroup_read_swap(int dir, uint64_t *ret);
+/* Memory that compressed devices (zram) use, which no cgroup is charged with: block_dir is
+ * /sys/devices/virtual/block. */
+[[nodiscard]] int cgroup_read_compressed(int block_dir, uint64_t *ret);
 /* Whether processes wait at its limit, because nothing is killed there. */
 bool cgroup_v1_has_waiters(int dir);
 

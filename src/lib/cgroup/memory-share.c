@@ -11,6 +11,23 @@
 #define INTERVAL_LEAST_MS 10
 #define INTERVAL_MOST_MS 1000
 #define NS_PER_MS_U64 UINT64_C(1000000)
+#define SLACK_PART 8
+#define SLACK_MOST MIB(64)
+
+/* Without slack, nothing that is in swap could come back while both parts are full.  With it they
+ * follow step by step, each time that this is asked. */
+struct memory_split memory_split_limit(uint64_t limit, uint64_t in_swap)
+{
+	uint64_t slack = limit / SLACK_PART < SLACK_MOST ? limit / SLACK_PART : SLACK_MOST;
+	uint64_t taken = in_swap > slack ? in_swap - slack : 0, most = limit - slack;
+
+	return (struct memory_split){
+		.memory = limit - (taken < most ? taken : most),
+		.swap = !in_swap         ? 0
+			: in_swap < most ? in_swap + slack
+					 : limit,
+	};
+}
 
 uint64_t memory_share_margin(uint64_t all)
 {

@@ -20,6 +20,15 @@ struct memory_share {
 	uint64_t slow;    /* result: from here on it has to wait; MEMORY_SHARE_NONE: nowhere */
 };
 
+/* A limit of v2 counts no swap.  What a sandbox has in swap is taken from its memory, and both
+ * together are never more than its limit and a slack, which it needs to exchange one for the other.
+ */
+struct memory_split {
+	uint64_t memory, swap;
+};
+
+struct memory_split memory_split_limit(uint64_t limit, uint64_t in_swap);
+
 uint64_t memory_share_margin(uint64_t all);
 /* Bytes that may be given out: all free ones but the margin. */
 uint64_t memory_share_room(uint64_t all, uint64_t used);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+
 #include "base/buf.h"
 #include "base/path.h"
 #include "cgroup/cgroup.h"
@@ -36,6 +38,44 @@ static int cgroup_read_keyed_number(int dirfd, const char *name, const char *wor
 int cgroup_read_memory_usage(int dir, bool v1, uint64_t *ret)
 {
 	return cgroup_read_number(dir, v1 ? "memory.usage_in_bytes" : "memory.current", ret);
+}
+
+int cgroup_read_swap(int dir, uint64_t *ret)
+{
+	int r = cgroup_read_number(dir, "memory.swap.current", ret);
+
+	if (r == -ENOENT)
+		*ret = 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The third number of mm_stat: with what the allocator needs itself. */
+static int on_cgroup_block_device(void *arg, int block_dir, const char *name)
+{
+	uint64_t *sum = arg, used = 0;
+	auto_close int dir = -EBADF;
+	auto_buf text = BUF_INIT(SMALL_FILE);
+	struct slice rest, word = {};
+
+	if (strncmp(name, "zram", 4) != 0)
+		return 0;
+	dir = path_open(block_dir, name, O_RDONLY | O_DIRECTORY, 0);
+	if (dir < 0 || path_read(dir, "mm_stat", &text) < 0)
+		return 0; /* it has gone */
+	rest = (struct slice){ buf_str(&text), text.len };
+	for (unsigned n = 0; n < 3 && rest.p;) {
+		word = slice_cut(&rest, ' ');
+		n += word.n > 0; /* columns are filled with spaces */
+	}
+	if (str_parse_u64(word, 0, UINT64_MAX - *sum, &used) >= 0)
+		*sum += used;
+	return 0;
+}
+
+int cgroup_read_compressed(int block_dir, uint64_t *ret)
+{
+	*ret = 0;
+	return path_for_each_entry(block_dir, on_cgroup_block_device, ret);
 }
 
 bool cgroup_v1_has_waiters(int dir)
