@@ -23,13 +23,14 @@ static bool sessions_have_work(const struct sessions *of)
 	return false;
 }
 
-/* Of clients; the entrypoint is like a service. */
+/* Of clients, and of others of its group that are connected to a port; the entrypoint is like a
+ * service. */
 static bool init_has_work(const struct init *in)
 {
 	unsigned own = in->entrypoint.state == ENTRYPOINT_RUNNING;
 
-	return in->n_live_execs > own || sessions_have_work(&in->shells) ||
-	       sessions_have_work(&in->kernels);
+	return in->n_live_execs > own || in->n_port_connections ||
+	       sessions_have_work(&in->shells) || sessions_have_work(&in->kernels);
 }
 
 static void init_route_hello(struct request *rq, void *arg)

@@ -82,7 +82,7 @@ static struct sandbox *peer_find(struct sandbox *from, struct slice label)
 	return sb && sandbox_is_peer(sb, from) ? sb : NULL;
 }
 
-/* Whether it may be connected to now. */
+/* Whether it may be connected to now; one that dozes is woken for it. */
 static enum egress_peer_outcome peer_judge(struct sandbox *sb, uint16_t port)
 {
 	struct egress_exposed exposed;
@@ -92,8 +92,8 @@ static enum egress_peer_outcome peer_judge(struct sandbox *sb, uint16_t port)
 	sandbox_get_exposed(sb, &exposed);
 	if (!egress_exposed_has(&exposed, port))
 		return EGRESS_PEER_NOT_EXPOSED;
-	return sb->life.state == SB_RUNNING && !sb->life.claimed ? EGRESS_PEER_CONNECTED
-								 : EGRESS_PEER_UNREACHABLE;
+	return sandbox_takes_requests(sb) && !sb->life.claimed ? EGRESS_PEER_CONNECTED
+							       : EGRESS_PEER_UNREACHABLE;
 }
 
 int peer_explain(struct sandbox *from, const struct host_name *name, uint16_t port,
@@ -301,6 +301,8 @@ void peers_receive(struct cayd *c, const struct egress_message *m, struct slice 
 	    host_name_is_of_group(&name, &label))
 		to = peer_find(from, label);
 	outcome = peer_judge(to, asked.port);
+	if (outcome == EGRESS_PEER_CONNECTED) /* a use, as a request is */
+		sandbox_touch(to);
 	if (outcome == EGRESS_PEER_CONNECTED && peer_dial_start(c, m, to, asked.port) == 0)
 		return;
 	if (outcome == EGRESS_PEER_CONNECTED)

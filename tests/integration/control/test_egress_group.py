@@ -8,6 +8,7 @@ import json
 import cay
 import lab
 import pytest
+import swap
 from cay import ApiError, wait_for
 from test_dockerfile import cay as run_cay
 from test_egress import allow, decisions, left, node_in_lab, put
@@ -204,6 +205,31 @@ def test_one_that_ends_is_cut_before_the_reply(node, boxes, how):
         second = db
     serve(node, second)
     assert dial(node, app, DB) == f"hello from {second}\nping\n"
+
+
+def test_a_connection_wakes_who_dozes(node, boxes):
+    """And one that is open is work, so that nobody is frozen in the middle of an answer; `wake: never` holds here as well."""
+    db = boxes(EXPOSES, "db", pause_after_ms=1000)
+    never = boxes(EXPOSES, "never", pause_after_ms=1000, wake="never", idle="requests")
+    app = boxes(allow(DB, "never.group.cay.internal", ports=[PORT]), "app")
+
+    def is_dozing(box):
+        return node.get(box).get("dozing") and swap.is_frozen(node, box)
+    # a service is no work; an exec would be
+    node.call("PUT", f"/v1/sandboxes/{db}/services/server", {"command": f"busybox nc -ll -p {PORT} -e sh -c 'echo hello; exec cat'"})
+    serve(node, never)
+    for box in (db, never):
+        wait_for("it to doze", lambda box=box: is_dozing(box), 20)
+    for _ in range(2):
+        assert dial(node, app, DB) == "hello\nping\n"
+        wait_for("it to doze again", lambda: is_dozing(db), 20)
+    assert dial(node, app, "never.group.cay.internal") == "" and is_dozing(never)
+    wait_for("the record", lambda: why(node, app)[-1:] == ["peer_unreachable"], 30)
+    holds(node, app)
+    cay.let_pass(3.5)
+    assert node.get(db)["state"] == "running" and not is_over(node, app)
+    node.call("DELETE", f"/v1/sandboxes/{app}")
+    wait_for("it to doze once nobody is connected", lambda: is_dozing(db), 20)
 
 
 def test_a_restart_of_cayd(node, boxes):
