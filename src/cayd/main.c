@@ -18,6 +18,7 @@
 #include "cayd/egress/peers.h"
 #include "cayd/egress/policy.h"
 #include "cayd/egress/tenant-policy.h"
+#include "cayd/egress/trust.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/image/pull.h"
@@ -75,6 +76,7 @@ static const struct sandbox_observer sandbox_observers[] = {
 	{ SANDBOX_STATE_CHANGED, egress_link_forget_ended },
 	{ SANDBOX_STATE_CHANGED, peers_forget_ended },
 	{ SANDBOX_STATE_CHANGED, asks_forget_ended },
+	{ SANDBOX_STATE_CHANGED, sandbox_trust_ca_if_due },
 	{ SANDBOX_STATE_CHANGED, snapshot_sandbox_changed },
 	{ SANDBOX_KEPT_PAUSED, edge_push_sandbox },
 	{ SANDBOX_STATE_QUEUED, event_record_sandbox },

@@ -451,7 +451,7 @@ static void on_late_attach_resolver(void *arg, unsigned, struct slice, const str
  * the sandbox is paused PID 1 is, too. */
 static void egress_attach_late(struct sandbox *sb, egress_link_fn *fn, void *arg)
 {
-	struct late_attach *a = sb->life.state == SB_RUNNING ? malloc(sizeof(*a)) : NULL;
+	struct late_attach *a = sandbox_pid1_replies(sb) ? malloc(sizeof(*a)) : NULL;
 
 	if (!a) {
 		egress_attach_new(sb, false, fn, arg);

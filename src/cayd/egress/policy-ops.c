@@ -158,6 +158,8 @@ static void on_egress_put_saved(void *arg, struct sandbox *sb)
 		peers_policy_changed(sb, NULL, NULL);
 		deferred_reply_finish(l, failure);
 	} else {
+		if (sandbox_wakes(sb)) /* PID 1 may have to write files for it */
+			sandbox_touch(sb);
 		peers_policy_changed(sb, deferred_reply_finish, l);
 	}
 }

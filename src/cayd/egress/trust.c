@@ -55,10 +55,11 @@ void sandbox_trust_ca(struct sandbox *sb, struct slice pem, egress_link_fn *fn, 
 	struct jw w = jw_to(&body);
 	struct ca_gift *g = malloc(sizeof(*g));
 	bool reachable = sb->life.state == SB_PENDING || sb->life.state == SB_RUNNING ||
-			 sb->life.state == SB_STARTING;
+			 sb->life.state == SB_STARTING || sandbox_pid1_replies(sb);
 
 	if (!sb->ca && ca_is_valid(pem))
 		sb->ca = strndup(pem.p, pem.n);
+	sb->ca_is_due = sb->ca && !sb->ca_is_given && sb->life.state == SB_PAUSED;
 	if (!g || !sb->ca || sb->ca_is_given || !reachable) {
 		free(g);
 		if (fn)
@@ -73,4 +74,10 @@ void sandbox_trust_ca(struct sandbox *sb, struct slice pem, egress_link_fn *fn, 
 	init_call_with_deadline(sb->cayd, &sb->info.id, "POST", INIT_PATH_TRUST,
 				(struct slice){ buf_str(&body), body.len }, TRUST_MS,
 				on_ca_gift_reply, g);
+}
+
+void sandbox_trust_ca_if_due(struct sandbox *sb)
+{
+	if (sb->ca_is_due && sb->life.state == SB_RUNNING)
+		sandbox_trust_ca(sb, (struct slice){}, NULL, NULL);
 }

@@ -428,7 +428,7 @@ static void sandbox_forget_run(struct sandbox *sb, unsigned before)
 		sb->info.active_ns = sandbox_active_wall(sb);
 	sb->info.end = (struct end){ .used = sb->info.end.used };
 	sb->info.entry = NULL;
-	sb->end_is_of_node = sb->ca_is_given = false;
+	sb->end_is_of_node = sb->ca_is_given = sb->ca_is_due = false;
 	sb->entrypoint_poll.ended = false;
 	sb->usage.known = false;
 	sb->disk_watch.before += sb->disk_watch.written - sb->disk_watch.base;

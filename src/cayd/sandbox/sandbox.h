@@ -66,6 +66,7 @@ struct sandbox {
 	struct sandbox_egress *egress;   /* NULL: nowhere, and its template has no policy */
 	char *ca;                        /* of its inspected connections, or NULL */
 	bool ca_is_given;                /* to PID 1 */
+	bool ca_is_due;                  /* when it runs again */
 	struct id egress_tenant;         /* has the bound of its policy; none: its own tenant */
 	struct sandbox_answers *answers; /* NULL: none */
 	uint64_t attached_to;            /* the connection to cay-egress that has its listeners */
@@ -281,6 +282,8 @@ void sandbox_drop_private(struct sandbox *sb);
  * it waits while the sandbox dozes: LIFE_ENTER wakes it. */
 bool sandbox_wakes(const struct sandbox *sb);
 bool sandbox_takes_requests(const struct sandbox *sb);
+/* Whether its PID 1 replies without anybody else's doing: it runs, or is being woken. */
+bool sandbox_pid1_replies(const struct sandbox *sb);
 /* It was used now: as a request that comes and goes. */
 void sandbox_touch(struct sandbox *sb);
 /* Give a request to its PID 1; it takes requests.  paused: the body is. */

@@ -36,6 +36,11 @@ bool sandbox_takes_requests(const struct sandbox *sb)
 	return sb->life.state == SB_RUNNING || sandbox_wakes(sb);
 }
 
+bool sandbox_pid1_replies(const struct sandbox *sb)
+{
+	return sb->life.state == SB_RUNNING || (life_is_dozing(&sb->life) && sb->life.wake_due);
+}
+
 void sandbox_touch(struct sandbox *sb)
 {
 	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ENTER });

@@ -253,31 +253,3 @@ def test_a_wake_waits_for_no_reclaim(heaped):
         assert swap.memory(own, box) > 400 << 20  # nothing goes on to take it away
         own.delete(box)
     clean(own)
-
-
-def test_what_is_in_swap_counts(heaped):
-    """It has all of its limit again after a wake, and not once more beside what is in swap."""
-    own = heaped
-    with swap.file(400):
-        box = own.create("heaped", pause_after_ms=1000, idle="requests", limits={"memory_bytes": 128 << 20})
-        first = own.exec_detached(box, ["heap", "96"])
-        before = sum_of(own, box, 96)
-        for _ in range(2):
-            dozes(own, box)
-            wait_for("its memory to be given back", lambda: swap.memory(own, box) < 24 << 20, 60)
-            assert sum_of(own, box, 96) == before  # which needs more than three quarters of the limit
-        dozes(own, box)
-        wait_for("its memory to be given back", lambda: swap.memory(own, box) < 24 << 20, 60)
-        hold(own, box, 600000)
-        second = own.exec_detached(box, ["sh", "-c", "cd /tmp && exec heap 96"])
-        most = 0
-
-        def one_ended():
-            nonlocal most
-            most = max(most, swap.memory_and_swap(own, box) or 0)
-            return {e["id"] for e in own.call("GET", f"/v1/sandboxes/{box}/execs")["execs"] if e["state"] == "running"} != {first, second}
-
-        wait_for("the kernel to kill one of them", one_ended, 60)
-        assert most <= 164 << 20, most
-        own.delete(box)
-    clean(own)

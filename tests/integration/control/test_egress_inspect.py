@@ -404,6 +404,19 @@ def test_programs_trust_the_ca(node, net, box):
     assert node.exec(plain, ["ls", "/usr/local/share/ca-certificates"]).exit_code != 0
 
 
+def test_a_policy_for_one_that_dozes_or_is_paused(node, net):
+    """A doze is nobody's choice, so the first policy wakes it; one that somebody paused trusts the CA when it is resumed."""
+    dozing, paused = node.create("tools", pause_after_ms=1000), node.create("tools", egress={"rules": [rule()]})
+    node.call("POST", f"/v1/sandboxes/{paused}/pause")
+    wait_for("it to doze", lambda: node.get(dozing).get("dozing"), 20)
+    for one in (dozing, paused):
+        node.call("PUT", f"/v1/sandboxes/{one}/egress", {"rules": [rule(inspect=True)]})
+    node.call("POST", f"/v1/sandboxes/{paused}/resume")
+    for one in (dozing, paused):
+        assert curl(node, one, HTTPS + "api.example.com/v1/a")[0] == 200, one
+        node.delete(one)
+
+
 # -- policies
 
 @pytest.mark.parametrize("terms, field", [
