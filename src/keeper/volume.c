@@ -160,6 +160,21 @@ static int volume_make_dirs(int dir)
 	return 0;
 }
 
+/* Only what was made: a sync of the whole file system would wait for what all tenants have written.
+ * btrfs has its subvolumes on the disk with the next transaction, which only that sync ends. */
+static int volume_sync(const struct keeper *k, const struct volume *v)
+{
+	if (k->disk.kind == VERB_DISK_BTRFS)
+		return syncfs(v->dir) < 0 ? -errno : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(volume_dirs); i++) {
+		auto_close int dir = path_open(v->dir, volume_dirs[i], O_RDONLY | O_DIRECTORY, 0);
+
+		if (dir < 0 || fsync(dir) < 0)
+			return dir < 0 ? dir : -errno;
+	}
+	return fsync(k->ranges) < 0 || fsync(k->volumes) < 0 ? -errno : 0;
+}
+
 /* The files of a new volume: of another one, while no process of the sandbox that may write to that
  * one runs.  One that was frozen before stays so: it is paused, or cayd thaws it. */
 struct volume_source {
@@ -263,8 +278,8 @@ static int volume_fill(const struct keeper *k, struct volume *v, const struct di
 	v->record.magic = magic;
 	if (r >= 0)
 		r = path_write_atomic(v->dir, RECORD, &v->record, sizeof(v->record), 0600);
-	if (r >= 0 && syncfs(v->dir) < 0)
-		r = -errno;
+	if (r >= 0)
+		r = volume_sync(k, v);
 	if (r >= 0)
 		r = failpoint_hit(FAULT_VOLUME_LIMITED);
 	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "create the volume %s",

@@ -135,9 +135,31 @@ static void a_small_machine_has_ceilings_that_a_schema_allows(void **)
 	assert_int_equal(set.max[CEILING_DISK], 1 << 20);
 }
 
+static void the_size_of_a_volume_is_bounded_like_a_disk(void **)
+{
+	struct settings s = defaults();
+	struct ceiling_set set;
+	struct cay_err err = {};
+	uint64_t bytes = UINT64_C(50) << 30;
+
+	ceilings_set_node(&s, &machine, &set);
+	assert_int_equal(ceilings_bound_volume(&set, true, &bytes, &err), 0);
+	bytes++;
+	assert_true(ceilings_bound_volume(&set, true, &bytes, &err) < 0);
+	assert_true(err.code == CAY_E_INVALID && str_eq(err.field, "size_bytes"));
+	assert_non_null(strstr(err.msg, "sandbox.disk"));
+	assert_int_equal(ceilings_bound_volume(&set, false, &bytes, &err), 0);
+	assert_int_equal(bytes, UINT64_C(50) << 30);
+	ceilings_lower(&set, &(struct ceilings){ .has_disk_bytes = true, .disk_bytes = 1000 });
+	err = (struct cay_err){};
+	assert_true(ceilings_bound_volume(&set, true, &bytes, &err) < 0);
+	assert_non_null(strstr(err.msg, "of this tenant"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_size_of_a_volume_is_bounded_like_a_disk),
 		cmocka_unit_test(the_ceiling_is_granted_and_one_more_is_not),
 		cmocka_unit_test(a_default_is_lowered),
 		cmocka_unit_test(a_change_is_bounded),

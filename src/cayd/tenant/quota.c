@@ -98,6 +98,23 @@ int quota_bound_create(const struct cayd *c, const struct id *tenant, struct san
 	return ceilings_bound_create(&set, spec, err);
 }
 
+int quota_bound_volume(const struct cayd *c, const struct id *tenant, bool given, uint64_t *bytes,
+		       struct cay_err *err)
+{
+	struct ceiling_set set;
+
+	quota_get_ceilings(c, tenant, &set);
+	return ceilings_bound_volume(&set, given, bytes, err);
+}
+
+uint64_t quota_get_volume_inodes(const struct cayd *c, const struct id *tenant)
+{
+	struct ceiling_set set;
+
+	quota_get_ceilings(c, tenant, &set);
+	return set.max[CEILING_INODES];
+}
+
 struct limits quota_bound_start(const struct cayd *c, const struct id *tenant,
 				const struct limits *was)
 {

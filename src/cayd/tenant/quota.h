@@ -18,6 +18,10 @@ void quota_describe(const struct cayd *c, const struct id *tenant, struct tenant
 /* Lower the defaults of a create to the ceilings of the tenant; refuse what it asks above. */
 [[nodiscard]] int quota_bound_create(const struct cayd *c, const struct id *tenant,
 				     struct sandbox_create *spec, struct cay_err *err);
+/* The same for the size of a volume; and how many files one may have. */
+[[nodiscard]] int quota_bound_volume(const struct cayd *c, const struct id *tenant, bool given,
+				     uint64_t *bytes, struct cay_err *err);
+uint64_t quota_get_volume_inodes(const struct cayd *c, const struct id *tenant);
 /* The limits of a sandbox that was created under other ceilings. */
 struct limits quota_bound_start(const struct cayd *c, const struct id *tenant,
 				const struct limits *was);

@@ -11,6 +11,7 @@
 #define TEXT_MAX KIB(64)
 #define POOL_MAX KIB(128)
 #define SWEEP_NS NS_PER_S
+#define LIMIT_AGAIN_NS (5 * NS_PER_S)
 #define SIZE_DEFAULT (UINT64_C(10) << 30)
 /* Files, where their number is limited: a million, or one for each of so many bytes. */
 #define INODES_MIN (UINT64_C(1) << 20)
@@ -153,20 +154,23 @@ static int volume_hit(enum failpoint at, struct cay_err *err)
 	return failpoint_hit(at) < 0 ? cay_fail(err, CAY_E_INTERNAL, "failpoint") : 0;
 }
 
-static uint64_t volume_inodes(const struct cayd *c, uint64_t bytes)
+/* No more than a sandbox of the tenant may have: files are of the whole file system. */
+static uint64_t volume_inodes(const struct volume *v, uint64_t bytes)
 {
 	uint64_t n = bytes / INODE_BYTES;
+	uint64_t most = quota_get_volume_inodes(v->cayd, &v->info.tenant);
 
-	if (!limits_disk_inodes_count(c) || !bytes)
+	if (!limits_disk_inodes_count(v->cayd) || !bytes)
 		return 0;
-	return n < INODES_MIN ? INODES_MIN : n > UINT32_MAX ? UINT32_MAX : n;
+	n = n < INODES_MIN ? INODES_MIN : n > UINT32_MAX ? UINT32_MAX : n;
+	return n < most ? n : most;
 }
 
 static void volume_call(struct volume *v, enum verb verb, uint64_t bytes, keeper_call_fn *fn)
 {
 	struct verb_volume q = { .volume = v->info.id,
 				 .bytes = bytes,
-				 .inodes = volume_inodes(v->cayd, bytes) };
+				 .inodes = volume_inodes(v, bytes) };
 
 	v->busy = true;
 	keeper_call_for(v->cayd->keeper, &v->info.tenant, verb, &q, fn, v);
@@ -448,9 +452,13 @@ int volume_start(struct cayd *c, const struct id *tenant, const struct volume_cr
 	if (!keeper_is_up(c->keeper))
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (labels_check(&want->labels, err) < 0 ||
+	    quota_bound_volume(c, tenant, want->has_size, &info.size_bytes, err) < 0 ||
 	    volume_check_name(c, tenant, want->name, err) < 0 ||
 	    volume_check_room(c, tenant, info.size_bytes, err) < 0)
 		return -EINVAL;
+	if (!tenant_take_create(c, tenant)) /* it costs the node as much as a sandbox does */
+		return cay_fail(err, CAY_E_RATE,
+				"this tenant creates too many sandboxes and volumes a second");
 	if (id_generate(ID_VOLUME, 0, 0, &info.id) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&volume_info_table, NULL, &info, &w);
@@ -527,7 +535,9 @@ int volume_resize(struct volume *v, uint64_t bytes, volume_fn *fn, void *arg, st
 						  "the volume was created without a limit");
 	if (!keeper_is_up(v->cayd->keeper))
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
-	if (quota_check_grant(v->cayd, &v->info.tenant, &less, &more, err) < 0)
+	if ((bytes > v->info.size_bytes &&
+	     quota_bound_volume(v->cayd, &v->info.tenant, true, &bytes, err) < 0) ||
+	    quota_check_grant(v->cayd, &v->info.tenant, &less, &more, err) < 0)
 		return -ENOSR;
 	v->fn = fn;
 	v->arg = arg;
@@ -550,10 +560,11 @@ static void on_volume_limit_set(void *arg, const struct cay_err *outcome, const 
 	cay_closep(&fd);
 	v->busy = false;
 	/* one without files is a finding of fsck */
-	v->limit_due = outcome->code == CAY_E_UNAVAILABLE;
+	v->limit_due = outcome->code && outcome->code != CAY_E_NOT_FOUND;
+	v->limit_ns = clk_boot_ns(v->cayd->clk) + LIMIT_AGAIN_NS;
 }
 
-static void volume_sweep(struct volume *v)
+static void volume_sweep(struct volume *v, uint64_t now)
 {
 	if (v->info.state == VOLUME_DELETING && v->row_is_ready) {
 		volume_remove(v, NULL, NULL);
@@ -563,7 +574,7 @@ static void volume_sweep(struct volume *v)
 		volumes_count_users(v->cayd, &v->info.tenant);
 		if (v->info.writer.noun == ID_NONE && !v->info.readers)
 			volume_remove(v, NULL, NULL);
-	} else if (v->limit_due && v->info.has_size) {
+	} else if (v->limit_due && v->info.has_size && now >= v->limit_ns) {
 		volume_call(v, VERB_VOLUME_LIMIT, v->info.size_bytes, on_volume_limit_set);
 	}
 }
@@ -577,5 +588,5 @@ void volumes_sweep(struct cayd *c, uint64_t now)
 	all->sweep_ns = now + SWEEP_NS;
 	for (size_t i = 0; i < all->n; i++)
 		if (!all->rows[i]->busy && !all->rows[i]->n_copies)
-			volume_sweep(all->rows[i]);
+			volume_sweep(all->rows[i], now);
 }

@@ -32,6 +32,7 @@ struct volume {
 	uint64_t ready_ns;       /* when it became ready, by the boot clock; 0: before the start */
 	bool row_is_ready;       /* or may be: it has to say `deleting` before files go */
 	bool limit_due;          /* the keeper may have another limit than the row */
+	uint64_t limit_ns;       /* when it is set again */
 	void (*fn)(void *arg, const struct volume *v, const struct cay_err *err);
 	void *arg;
 	uint64_t size_before; /* while it is resized */

@@ -145,6 +145,24 @@ int ceilings_bound_create(const struct ceiling_set *set, struct sandbox_create *
 	return 0;
 }
 
+int ceilings_bound_volume(const struct ceiling_set *set, bool given, uint64_t *bytes,
+			  struct cay_err *err)
+{
+	uint64_t max = set->max[CEILING_DISK];
+	bool of_tenant = set->is_of_tenant[CEILING_DISK];
+
+	if (*bytes <= max)
+		return 0;
+	if (given)
+		return cay_fail_field(
+			err, CAY_E_INVALID, "size_bytes",
+			"'size_bytes' is at most %llu here, by %s%s", (unsigned long long)max,
+			of_tenant ? "the ceiling 'disk_bytes' of this tenant" : "the setting ",
+			of_tenant ? "" : ceiling_rows[CEILING_DISK].setting);
+	*bytes = max;
+	return 0;
+}
+
 void ceilings_bound_start(const struct ceiling_set *set, struct limits *limits)
 {
 	for (unsigned kind = 0; kind < CEILING_NUM; kind++) {

@@ -45,6 +45,9 @@ struct ceilings ceilings_describe(const struct ceiling_set *set);
  * gives are lowered. */
 [[nodiscard]] int ceilings_bound_create(const struct ceiling_set *set, struct sandbox_create *spec,
 					struct cay_err *err);
+/* The same for the size of a volume, which is a disk too; given: the request has it. */
+[[nodiscard]] int ceilings_bound_volume(const struct ceiling_set *set, bool given, uint64_t *bytes,
+					struct cay_err *err);
 /* Lower limits that were granted under higher ceilings. */
 void ceilings_bound_start(const struct ceiling_set *set, struct limits *limits);
 /* CAY_E_INVALID for a limit that is raised above its ceiling. */

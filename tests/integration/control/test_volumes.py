@@ -301,6 +301,31 @@ def test_its_size_holds(kind):
         gone(c)
 
 
+def test_the_ceilings_of_a_disk_bound_it(limited):
+    """What an operator bounds of one sandbox holds for a volume as well; and a tenant makes only so many a second."""
+    with cay.Cay(BUILD, env={"CAY_SANDBOX_DISK": "64Mi", "CAY_TENANT_CREATES": "2"}, state_top=limited) as c:
+        tenant, who = new_tenant(c, ceilings={"disk_bytes": 32 * MIB})
+        first = volume(who, "first")
+        assert get(who, first)["size_bytes"] == 32 * MIB  # less than the default
+        with pytest.raises(cay.ApiError, match="disk_bytes.*of this tenant"):
+            volume(who, "large", size_bytes=33 * MIB)
+        with pytest.raises(cay.ApiError, match="disk_bytes.*of this tenant"):
+            who.call("POST", f"/v1/volumes/{first}/resize", {"size_bytes": 33 * MIB})
+        with pytest.raises(cay.ApiError, match="sandbox.disk"):
+            volume(c, "large", size_bytes=1 << 50)
+        c.call("POST", f"/v1/tenants/{tenant}", {"ceilings": {"disk_bytes": 16 * MIB}})
+        who.call("POST", f"/v1/volumes/{first}/resize", {"size_bytes": 20 * MIB})  # it may become less than it was, above the ceiling
+        made = [first]
+        with pytest.raises(cay.ApiError) as e:
+            for i in range(20):
+                made.append(volume(who, f"v{i}"))
+                drop(who, made.pop())
+        assert e.value.code == "rate_limited", e.value
+        for vo in made:
+            drop(who, vo)
+        gone(c)
+
+
 POINTS = {"cayd": ["volume:wanted", "volume:answered", "volume:ready", "volume:resized", "volume:deleting", "volume:gone"],
           "cay-keeper": ["volume:made", "volume:limited", "volume:removed"]}
 
