@@ -59,10 +59,14 @@ struct trash_stuck_count {
 static int on_trash_entry_count_stuck(void *arg, int, const char *name)
 {
 	struct trash_stuck_count *c = arg;
+	struct id id;
 
 	if (trash_name_is_stuck(name) && strlen(name) > ID_TEXT_LEN &&
-	    id_parse(ID_SANDBOX, (struct slice){ name, ID_TEXT_LEN }, c->id) == 0)
+	    id_parse(ID_NONE, (struct slice){ name, ID_TEXT_LEN }, &id) == 0 &&
+	    (id.noun == ID_SANDBOX || id.noun == ID_VOLUME)) {
+		*c->id = id;
 		c->n++;
+	}
 	return 0;
 }
 

@@ -75,14 +75,17 @@ static void on_stray_removed(void *arg, const struct cay_err *outcome, const voi
 		log_error(&c->log, "cannot remove files of a volume: %s", outcome->msg);
 }
 
-static void fsck_volume_add(struct fsck_findings *f, const struct id *volume, enum fsck_kind kind,
+/* Whether there was room: nothing is repaired that nobody is told. */
+static bool fsck_volume_add(struct fsck_findings *f, const struct id *volume, enum fsck_kind kind,
 			    bool repaired)
 {
-	if (f->n < FSCK_FINDINGS_MAX)
-		f->rows[f->n++] = (struct fsck_row){ .volume = *volume,
-						     .kind = kind,
-						     .detail = fsck_volume_details[kind],
-						     .repaired = repaired };
+	if (f->n == FSCK_FINDINGS_MAX)
+		return false;
+	f->rows[f->n++] = (struct fsck_row){ .volume = *volume,
+					     .kind = kind,
+					     .detail = fsck_volume_details[kind],
+					     .repaired = repaired };
+	return true;
 }
 
 static const struct verb_volume_row *fsck_volume_find(const struct fsck_volumes *k,
@@ -100,6 +103,7 @@ static void fsck_compare_void(const struct fsck_volumes *k, struct cayd *c, bool
 {
 	struct volume *v;
 
+	volumes_count_users(c);
 	for (size_t i = 0; (v = volume_at(c, i)); i++) {
 		const struct verb_volume_row *row = fsck_volume_find(k, &v->info.id);
 		bool unused;
@@ -107,10 +111,9 @@ static void fsck_compare_void(const struct fsck_volumes *k, struct cayd *c, bool
 		if (v->busy || v->n_copies || v->info.state != VOLUME_READY ||
 		    v->ready_ns >= k->began_ns || (row && row->whole))
 			continue;
-		volumes_count_users(c, &v->info.tenant);
 		unused = v->info.writer.noun == ID_NONE && !v->info.readers;
-		fsck_volume_add(f, &v->info.id, FSCK_VOID, repair && unused);
-		if (repair && unused)
+		if (fsck_volume_add(f, &v->info.id, FSCK_VOID, repair && unused) && repair &&
+		    unused)
 			volume_remove(v, NULL, NULL);
 	}
 }
@@ -126,8 +129,7 @@ void fsck_volumes_compare(const struct fsck_volumes *k, struct cayd *c,
 
 		if (volume_find_any(c, &q.volume))
 			continue;
-		fsck_volume_add(f, &q.volume, FSCK_STRAY, remove);
-		if (remove)
+		if (fsck_volume_add(f, &q.volume, FSCK_STRAY, remove) && remove)
 			keeper_call(c->keeper, VERB_VOLUME_REMOVE, &q, -EBADF, on_stray_removed, c);
 	}
 }

@@ -29,7 +29,7 @@
 struct keeper_list {
 	struct verb_list_row *rows;
 	size_t n, room;
-	struct id stuck; /* one of the n_stuck sandboxes whose files cannot be removed */
+	struct id stuck; /* one of the n_stuck whose files cannot be removed */
 	uint32_t n_stuck;
 };
 
@@ -374,14 +374,20 @@ struct fsck_pass {
 	struct fsck_volumes volumes;
 };
 
-static void fsck_finding_add(struct fsck_findings *f, struct arena *arena, const struct id *id,
-			     enum fsck_kind kind, const char *detail)
+/* The row, for what is done about it; NULL when there is no room: nothing is repaired that nobody
+ * is told, and the next pass finds it again. */
+static struct fsck_row *fsck_finding_add(struct fsck_findings *f, struct arena *arena,
+					 const struct id *id, enum fsck_kind kind,
+					 const char *detail)
 {
-	if (f->n < FSCK_FINDINGS_MAX)
-		f->rows[f->n++] =
-			(struct fsck_row){ .sandbox = *id,
-					   .kind = kind,
-					   .detail = arena_strndup(arena, detail, strlen(detail)) };
+	struct fsck_row *row = f->n < FSCK_FINDINGS_MAX ? &f->rows[f->n++] : NULL;
+
+	if (row)
+		*row = (struct fsck_row){ .kind = kind,
+					  .detail = arena_strndup(arena, detail, strlen(detail)) };
+	if (row)
+		*(id->noun == ID_VOLUME ? &row->volume : &row->sandbox) = *id;
+	return row;
 }
 
 static bool sandbox_socket_is_there(const struct sandbox *sb)
@@ -512,14 +518,17 @@ static bool foreign_is_old_enough(const struct fsck_pass *k, const struct verb_l
 static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 {
 	const struct snapshot *s;
+	struct fsck_row *row;
 
-	for (size_t i = 0; (s = snapshot_at(k->cayd, i)) && f->n < FSCK_FINDINGS_MAX; i++) {
+	for (size_t i = 0; (s = snapshot_at(k->cayd, i)); i++) {
 		if (!snapshot_is_hollow(s))
 			continue;
-		fsck_finding_add(f, &k->rq->arena, &s->info.sandbox, FSCK_HOLLOW,
-				 fsck_details[FSCK_HOLLOW]);
-		f->rows[f->n - 1].snapshot = s->info.id;
-		f->rows[f->n - 1].repaired = k->repair;
+		row = fsck_finding_add(f, &k->rq->arena, &s->info.sandbox, FSCK_HOLLOW,
+				       fsck_details[FSCK_HOLLOW]);
+		if (!row)
+			break;
+		row->snapshot = s->info.id;
+		row->repaired = k->repair;
 		if (k->repair)
 			snapshot_remove_hollow(k->cayd, &s->info.id);
 	}
@@ -530,6 +539,7 @@ static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 {
 	struct cayd *c = k->cayd;
 	uint64_t now = clk_boot_ns(c->clk);
+	struct fsck_row *row;
 
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		enum fsck_kind kind;
@@ -542,18 +552,18 @@ static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 		kind = fsck_check_sandbox(sb, keeper_list_find(&k->facts, &sb->info.id), now);
 		if (kind == FSCK_NUM)
 			continue;
-		fsck_finding_add(f, &k->rq->arena, &sb->info.id, kind, fsck_details[kind]);
-		if (k->repair && f->n)
-			f->rows[f->n - 1].repaired = fsck_repair_sandbox(sb, kind);
+		row = fsck_finding_add(f, &k->rq->arena, &sb->info.id, kind, fsck_details[kind]);
+		if (k->repair && row)
+			row->repaired = fsck_repair_sandbox(sb, kind);
 	}
 	for (size_t i = 0; i < k->facts.n; i++) {
 		if (sandbox_find(c->sandboxes, &k->facts.rows[i].sandbox))
 			continue;
-		fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
-				 fsck_details[FSCK_FOREIGN]);
-		if (k->end_foreign && foreign_is_old_enough(k, &k->facts.rows[i])) {
+		row = fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
+				       fsck_details[FSCK_FOREIGN]);
+		if (row && k->end_foreign && foreign_is_old_enough(k, &k->facts.rows[i])) {
 			foreign_end(c, &k->facts.rows[i]);
-			f->rows[f->n - 1].repaired = true;
+			row->repaired = true;
 		}
 	}
 	fsck_compare_snapshots(k, f);
@@ -563,8 +573,8 @@ static void fsck_compare_snapshots(struct fsck_pass *k, struct fsck_findings *f)
 					k->end_foreign && k->began - c->started_ns >= k->older_ns },
 		f);
 	if (k->facts.n_stuck)
-		fsck_finding_add(f, &k->rq->arena, &k->facts.stuck, FSCK_TRASH,
-				 fsck_details[FSCK_TRASH]);
+		(void)fsck_finding_add(f, &k->rq->arena, &k->facts.stuck, FSCK_TRASH,
+				       fsck_details[FSCK_TRASH]);
 }
 
 static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)

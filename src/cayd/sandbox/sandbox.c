@@ -35,6 +35,7 @@ struct sandboxes {
 	uint64_t end_counts[END_NUM_REASONS];
 	uint64_t blame_counts[BLAME_NUM];
 	uint64_t seq;
+	uint64_t volume_changes; /* see sandboxes_get_volume_changes() */
 	unsigned n, n_ended, n_ending;
 	uint32_t next_uid_range;
 	uint8_t uid_ranges[VERB_RANGE_MAX / 8 + 1];
@@ -311,6 +312,7 @@ static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 	sb->next_by_id = *at;
 	*at = sb;
 	sandbox_index_names(all, sb);
+	all->volume_changes += sb->info.volumes.n > 0;
 	all->n++;
 	all->n_ended += life_is_finished(&sb->life);
 	all->n_ending += sb->life.state == SB_ENDING;
@@ -454,6 +456,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	sandbox_notify_observers(sb, SANDBOX_STATE_CHANGED);
 	all->n_ending += sb->life.state == SB_ENDING;
 	all->n_ending -= before == SB_ENDING;
+	all->volume_changes += sb->info.volumes.n > 0;
 	sandbox_counts_update(all->counts, sb);
 	if (!life_is_finished(&sb->life) || before >= SB_TERMINATED)
 		return;
@@ -468,6 +471,11 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	sb->forget_boot_ns =
 		sb->changed_boot_ns +
 		(sb->life.warm ? 0 : sandbox_record_ns(sb->cayd, sb->life.state == SB_FAILED));
+}
+
+uint64_t sandboxes_get_volume_changes(const struct sandboxes *all)
+{
+	return all->volume_changes;
 }
 
 static struct sandbox *sandbox_alloc(struct sandboxes *all)

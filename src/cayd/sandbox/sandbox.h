@@ -304,6 +304,8 @@ unsigned sandboxes_count_live(const struct sandboxes *all);
 /* Without those that are ending. */
 unsigned sandboxes_count_placed(const struct sandboxes *all);
 unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
+/* Another number once a sandbox may have got volumes, or given them up. */
+uint64_t sandboxes_get_volume_changes(const struct sandboxes *all);
 struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
 /* How many ended by each reason since start; END_NUM_REASONS of them. */
 const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);

@@ -82,7 +82,7 @@ void op_volume_list(struct cayd *c, struct request *rq)
 
 	if (!cursor_parse(rq, q->cursor, &at))
 		return;
-	volumes_count_users(c, &rq->actor.tenant);
+	volumes_count_users(c);
 	list_page_begin(&page, "volumes");
 	for (; (v = volume_at(c, at)) && page.rows < q->limit; at++)
 		if (volume_is_visible_to(v, &rq->actor) &&
@@ -99,7 +99,7 @@ static struct volume *volume_find_of_request(struct cayd *c, struct request *rq)
 	struct volume *v = volume_find(c, &rq->actor, &rq->match.params[0]);
 
 	if (v)
-		volumes_count_users(c, &rq->actor.tenant);
+		volumes_count_users(c);
 	else
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such volume");
 	return v;

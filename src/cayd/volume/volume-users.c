@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volume-users - which sandboxes have a volume, and whether another may */
+#include <stdlib.h>
+
 #include "cayd/volume/volume.h"
 #include "daemon/host-dirs.h"
 #include "wire/volume-path.h"
@@ -10,21 +12,53 @@ static bool sandbox_has_its_volumes(const struct sandbox *sb)
 	return sb->info.volumes.n && sb->life.state != SB_STOPPED && !life_is_finished(&sb->life);
 }
 
-void volumes_count_users(struct cayd *c, const struct id *tenant)
+static int volume_compare(const void *a, const void *b)
 {
+	return memcmp(&(*(struct volume *const *)a)->info.id,
+		      &(*(struct volume *const *)b)->info.id, sizeof(struct id));
+}
+
+/* In order of their ids, without users. */
+static size_t volumes_sort(const struct cayd *c, struct volume *ret[static VOLUMES_MAX])
+{
+	size_t n = 0;
 	struct volume *v;
 
-	for (size_t i = 0; (v = volume_at(c, i)); i++)
-		if (id_eq(&v->info.tenant, tenant)) {
-			v->info.readers = 0;
-			v->info.writer = (struct id){};
-		}
-	for (struct sandbox *sb = sandbox_find_before(c->sandboxes, tenant, 0); sb;
-	     sb = sandbox_next_of_tenant(sb)) {
+	while ((v = volume_at(c, n))) {
+		v->info.readers = 0;
+		v->info.writer = (struct id){};
+		ret[n++] = v;
+	}
+	if (n)
+		qsort(ret, n, sizeof(struct volume *), volume_compare);
+	return n;
+}
+
+static struct volume *volume_find_sorted(struct volume *const *sorted, size_t n,
+					 const struct id *id)
+{
+	struct volume key = { .info.id = *id }, *at = &key;
+	struct volume *const *found =
+		n ? bsearch(&at, sorted, n, sizeof(struct volume *), volume_compare) : NULL;
+
+	return found ? *found : NULL;
+}
+
+/* Anybody who may read can ask for this at any rate, so it walks over the sandboxes of the node
+ * only after one with volumes has changed. */
+void volumes_count_users(struct cayd *c)
+{
+	struct volume *sorted[VOLUMES_MAX], *v;
+	size_t n;
+
+	if (volumes_have_users_of_now(c))
+		return;
+	n = volumes_sort(c, sorted);
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		const struct volume_mount *m = sb->info.volumes.v;
 
 		for (size_t i = 0; sandbox_has_its_volumes(sb) && i < sb->info.volumes.n; i++) {
-			v = m[i].host ? NULL : volume_find_any(c, &m[i].volume);
+			v = m[i].host ? NULL : volume_find_sorted(sorted, n, &m[i].volume);
 			if (v && m[i].read_only)
 				v->info.readers++;
 			else if (v)
@@ -140,7 +174,7 @@ int volume_mounts_admit(struct cayd *c, const struct id *tenant, const struct fi
 	const struct volume_mount *m = mounts->v;
 
 	if (mounts->n)
-		volumes_count_users(c, tenant);
+		volumes_count_users(c);
 	for (size_t i = 0; i < mounts->n; i++) {
 		const struct volume *v = volume_find_any(c, &m[i].volume);
 

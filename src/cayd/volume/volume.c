@@ -21,6 +21,8 @@ struct volumes {
 	struct volume *rows[VOLUMES_MAX];
 	size_t n;
 	uint64_t sweep_ns;
+	uint64_t
+		users_of; /* sandboxes_get_volume_changes() + 1 when users were counted; 0: never */
 };
 
 int volumes_open(struct cayd *c, struct cay_err *err)
@@ -62,6 +64,15 @@ struct volume *volume_find_any(const struct cayd *c, const struct id *id)
 		if (id_eq(&c->volumes->rows[i]->info.id, id))
 			return c->volumes->rows[i];
 	return NULL;
+}
+
+bool volumes_have_users_of_now(struct cayd *c)
+{
+	uint64_t now = sandboxes_get_volume_changes(c->sandboxes) + 1;
+	bool same = c->volumes->users_of == now;
+
+	c->volumes->users_of = now;
+	return same;
 }
 
 bool volume_is_visible_to(const struct volume *v, const struct actor *by)
@@ -571,7 +582,7 @@ static void volume_sweep(struct volume *v, uint64_t now)
 	} else if (v->info.state == VOLUME_DELETING) {
 		volume_remove_files(v);
 	} else if (!tenant_exists(v->cayd, &v->info.tenant)) {
-		volumes_count_users(v->cayd, &v->info.tenant);
+		volumes_count_users(v->cayd);
 		if (v->info.writer.noun == ID_NONE && !v->info.readers)
 			volume_remove(v, NULL, NULL);
 	} else if (v->limit_due && v->info.has_size && now >= v->limit_ns) {

@@ -17,7 +17,7 @@
  * what there is of its files.
  *
  * A volume has one sandbox that may write to it, or any number that read it.  Who has it is not
- * kept: it is read from the sandboxes each time.
+ * kept in the journal: it is read from the sandboxes each time that one of them has changed.
  */
 #include "cayd/sandbox/sandbox.h"
 #include "wire/verb.h"
@@ -65,8 +65,10 @@ void volume_remove(struct volume *v, volume_fn *fn, void *arg);
 /* Hook: how many a tenant has, and their sizes. */
 void volumes_count(const struct cayd *c, const struct id *tenant, uint64_t *ret_n,
 		   uint64_t *ret_bytes);
-/* Set writer and readers of all volumes of a tenant. */
-void volumes_count_users(struct cayd *c, const struct id *tenant);
+/* Whether the users that were counted last are those of now; the caller counts them otherwise. */
+bool volumes_have_users_of_now(struct cayd *c);
+/* Set writer and readers of all volumes, if they may have changed. */
+void volumes_count_users(struct cayd *c);
 /* CAY_E_CONFLICT, with the sandbox that has it. */
 int volume_fail_used(const struct volume *v, struct cay_err *err);
 /* Whether the actor may have the volumes that a create names, at these places. */

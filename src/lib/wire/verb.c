@@ -336,7 +336,8 @@ static bool verb_list_reply_is_valid(const void *msg)
 
 	memcpy(&list, msg, sizeof(list));
 	if (list.n_rows > VERB_LIST_MAX || list.more > 1 || list.zero ||
-	    (list.n_stuck && !id_is_valid(&list.stuck, ID_SANDBOX)))
+	    (list.n_stuck && !id_is_valid(&list.stuck, ID_SANDBOX) &&
+	     !id_is_valid(&list.stuck, ID_VOLUME)))
 		return false;
 	for (uint32_t i = 0; i < list.n_rows; i++) {
 		const struct verb_list_row *row = &list.rows[i];

@@ -308,7 +308,7 @@ struct verb_list_reply {
 	struct verb_reply reply;
 	uint32_t n_rows;
 	uint32_t more;    /* 1 if more rows follow */
-	struct id stuck;  /* a sandbox whose files could not be removed */
+	struct id stuck;  /* a sandbox or volume whose files could not be removed */
 	uint32_t n_stuck; /* of how many */
 	uint32_t zero;
 	struct verb_list_row rows[VERB_LIST_MAX];

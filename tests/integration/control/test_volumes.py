@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import subprocess
 
 import cay
 import loopfs
@@ -396,6 +397,38 @@ def test_fsck_finds_what_is_lost_and_what_is_stray(own):
     own.call("POST", "/v1/fsck?end_foreign=true&older_ms=0")
     wait_for("the files to go", lambda: os.listdir(own.state / "volumes") == [other], 30)
     drop(own, other)
+    gone(own)
+
+
+def test_fsck_removes_only_what_it_reports(own):
+    """A thousand findings are one page; the next pass has the rest."""
+    vo = volume(own, "data")
+    for i in range(1003):
+        os.mkdir(own.state / "volumes" / f"{ABSENT[:-4]}{i:04d}")
+    done = own.call("POST", "/v1/fsck?end_foreign=true&older_ms=0")["findings"]
+    assert len(done) == 1000 and all(f["repaired"] for f in done)
+    wait_for("those to go", lambda: len(os.listdir(own.state / "volumes")) == 4, 60)
+    cay.let_pass(0.5)
+    assert len(os.listdir(own.state / "volumes")) == 4
+    own.call("POST", "/v1/fsck?end_foreign=true&older_ms=0")
+    wait_for("the rest to go", lambda: os.listdir(own.state / "volumes") == [vo], 30)
+    drop(own, vo)
+    gone(own)
+
+
+def test_fsck_finds_what_cannot_be_removed(own):
+    """A mount in it stands for a broken disk, as for sandboxes."""
+    vo = volume(own, "data")
+    busy = own.state / "volumes" / vo / "disk/busy"
+    busy.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", busy], check=True)
+    try:
+        drop(own, vo)
+        wait_for("fsck to report it", lambda: [(f["kind"], f.get("volume"), f.get("sandbox")) for f in own.call("GET", "/v1/fsck")["findings"]] == [("trash", vo, None)], 30)
+    finally:
+        where, = (own.state / "trash").glob("*/disk/busy")
+        subprocess.run(["umount", where], check=True)
+    wait_for("it to go", lambda: not os.listdir(own.state / "trash"), 30)
     gone(own)
 
 
