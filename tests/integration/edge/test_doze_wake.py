@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 import os
+import signal
 import time
 
 import attach
@@ -78,6 +79,22 @@ def test_a_thousand_at_once_are_one_wake(node):
         done = list(pool.map(lambda _: door.call("GET", f"/v1/sandboxes/{box}/files/stat?path=/tmp"), range(1000)))
     states = [e["state"] for e in node.call("GET", f"/v1/events?sandbox={box}&limit=1000")["events"]]
     assert len(done) == 1000 and states.count("paused") == 1 and states[-1] == "running", states
+    node.delete(box)
+
+
+def test_as_many_as_an_edge_lets_in_wait_for_the_wake(node):
+    """They wait in the socket of a PID 1 that accepts nothing, however long the thaw takes: PID 1 has made its backlog as long as the kernel lets it."""
+    door = node.door(node.new_key())
+    box = door.create("tiny", pause_after_ms=1000)
+    dozes(node, box)
+    with concurrent.futures.ThreadPoolExecutor(200) as pool:
+        node.daemons["cay-keeper"].send_signal(signal.SIGSTOP)
+        try:
+            asked = [pool.submit(door.call, "GET", f"/v1/sandboxes/{box}/files/stat?path=/tmp") for _ in range(200)]
+            cay.let_pass(1.5)
+        finally:
+            node.daemons["cay-keeper"].send_signal(signal.SIGCONT)
+        assert all(one.result() for one in asked)
     node.delete(box)
 
 
