@@ -21,13 +21,17 @@ struct reclaim_call {
 	uint64_t memory_bytes; /* to settle: the limit that is divided */
 };
 
-static void on_reclaimed(void *arg, const struct cay_err *outcome, const void *, int)
+static void reclaim_next(struct cayd *c, uint64_t now);
+
+static void on_reclaimed(void *arg, const struct cay_err *outcome, const void *, int fd)
 {
 	struct reclaim_call *call = arg, c = *call;
 	struct sandbox *sb = sandbox_find(c.cayd->sandboxes, &c.sandbox);
 	bool later = outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
 
 	free(call);
+	cay_closep(&fd);
+	sandboxes_get_due(c.cayd->sandboxes)->reclaiming = false;
 	if (sb && later)
 		sb->reclaim.asked = false; /* the next sweep with a keeper tries again */
 	if (later)
@@ -35,23 +39,53 @@ static void on_reclaimed(void *arg, const struct cay_err *outcome, const void *,
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
 		log_error(&c.cayd->log, "cannot give back the memory of a sandbox that dozes: %s",
 			  outcome->msg);
+	reclaim_next(c.cayd, clk_boot_ns(c.cayd->clk));
 }
 
-static void reclaim_if_due(struct sandbox *sb, uint64_t now)
+static bool reclaim_is_due(const struct sandbox *sb, uint64_t now)
 {
-	struct verb_sandbox q = { .sandbox = sb->info.id, .generation = sb->life.generation };
-	struct reclaim_call *call;
+	return life_is_dozing(&sb->life) && !sb->reclaim.asked &&
+	       sb->life.pending_effect == DO_NOTHING && now >= sb->changed_boot_ns + AFTER_NS;
+}
 
-	if (!life_is_dozing(&sb->life) || sb->reclaim.asked ||
-	    sb->life.pending_effect != DO_NOTHING || now < sb->changed_boot_ns + AFTER_NS)
+/* Tenants take turns, by their ids, and of one the sandbox that dozes longest is first. */
+static bool reclaim_is_before(const struct sandbox *a, const struct sandbox *b,
+			      const struct id *served)
+{
+	int ab = memcmp(&a->info.tenant, &b->info.tenant, sizeof(a->info.tenant));
+	bool a_wraps = memcmp(&a->info.tenant, served, sizeof(*served)) <= 0;
+	bool b_wraps = memcmp(&b->info.tenant, served, sizeof(*served)) <= 0;
+
+	if (a_wraps != b_wraps)
+		return b_wraps;
+	return ab ? ab < 0 : a->changed_boot_ns < b->changed_boot_ns;
+}
+
+/* One at a time: a call that waited would be of a sandbox that was awake meanwhile. */
+static void reclaim_next(struct cayd *c, uint64_t now)
+{
+	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
+	struct sandbox *first = NULL;
+	struct reclaim_call *call;
+	struct verb_sandbox q;
+
+	if (due->reclaiming || !keeper_is_up(c->keeper))
 		return;
-	call = malloc(sizeof(*call));
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		if (reclaim_is_due(sb, now) &&
+		    (!first || reclaim_is_before(sb, first, &due->reclaimed)))
+			first = sb;
+	call = first ? malloc(sizeof(*call)) : NULL;
 	if (!call)
 		return; /* the next sweep tries again */
-	*call = (struct reclaim_call){ sb->cayd, sb->info.id, 0 };
-	sb->reclaim.asked = sb->reclaim.in_swap = true;
-	sb->reclaim.settle_ns = 0;
-	keeper_call_for(sb->cayd->keeper, &sb->info.tenant, VERB_RECLAIM, &q, on_reclaimed, call);
+	*call = (struct reclaim_call){ c, first->info.id, 0 };
+	first->reclaim.asked = first->reclaim.in_swap = true;
+	first->reclaim.settle_ns = 0;
+	due->reclaiming = true;
+	due->reclaimed = first->info.tenant;
+	q = (struct verb_sandbox){ .sandbox = first->info.id,
+				   .generation = first->life.generation };
+	keeper_call_for(c->keeper, &first->info.tenant, VERB_RECLAIM, &q, on_reclaimed, call);
 }
 
 /* A limit that was changed meanwhile is divided again at once: the calls may have changed places.
@@ -98,8 +132,7 @@ void reclaims_sweep(struct cayd *c, uint64_t now)
 	if (now < due->reclaim_ns || !keeper_is_up(c->keeper))
 		return;
 	due->reclaim_ns = now + EVERY_NS;
-	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
-		reclaim_if_due(sb, now);
+	reclaim_next(c, now);
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
 		swap_settle_if_due(sb, now);
-	}
 }

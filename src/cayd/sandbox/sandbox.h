@@ -158,7 +158,9 @@ struct sandbox {
 struct sandbox_due {
 	uint64_t save_retry_ns, entrypoint_poll_ns;
 	uint64_t reclaim_ns;
-	uint64_t swept_ns; /* the last sweep */
+	uint64_t swept_ns;   /* the last sweep */
+	bool reclaiming;     /* a call of reclaim.c is under way */
+	struct id reclaimed; /* the tenant that had its turn last */
 };
 
 enum sandbox_wait {

@@ -11,6 +11,7 @@ from cay import wait_for
 from conftest import BUILD, tiny
 from test_control import refused
 from test_life import COUNT, FULL, clean, linked, numbers, restart
+from test_quota import new_tenant
 from test_rest import hold, stays, stops
 from test_stop import act
 from test_tenants import DEFAULT, asks
@@ -252,4 +253,21 @@ def test_a_wake_waits_for_no_reclaim(heaped):
         cay.let_pass(1)
         assert swap.memory(own, box) > 400 << 20  # nothing goes on to take it away
         own.delete(box)
+    clean(own)
+
+
+def test_tenants_take_turns_to_give_memory_back(heaped):
+    """One who has many that doze is not served before all others."""
+    own = heaped
+    _, few = new_tenant(own)
+    with swap.file(400):
+        one = with_heap(few, 40, 1000)
+        many = [with_heap(own, 40, 1000) for _ in range(6)]
+        for c, box in [(few, one), *((own, b) for b in many)]:
+            dozes(c, box)
+        wait_for("it to be served", lambda: swap.memory(own, one) < 20 << 20, 60)
+        assert sum(swap.memory(own, b) > 35 << 20 for b in many) >= 2, [swap.memory(own, b) >> 20 for b in many]
+        wait_for("the others", lambda: all(swap.memory(own, b) < 20 << 20 for b in many), 60)
+        for c, box in [(few, one), *((own, b) for b in many)]:
+            c.delete(box)
     clean(own)
