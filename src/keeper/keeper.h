@@ -56,6 +56,7 @@ struct keeper {
 	struct buf filter;          /* for runtimes that take it */
 	uint32_t runtimes;          /* a bit for each usable row of runtimes[] */
 	bool volumes_are_exclusive; /* the kernel refuses a second writer */
+	bool volumes_are_shared;    /* it does not; both are false where that is not known */
 	struct keeper_host_dirs *host_dirs;
 };
 

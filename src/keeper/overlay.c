@@ -194,6 +194,8 @@ int overlay_open(const struct keeper *k, const struct sandbox *sb,
 		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name);
+	if (how->mounts && volumes_check_writers(k, how->mounts, err) < 0)
+		return -ENOTSUP;
 	return how->mounts ? volume_mounts_open(k, sb, how->mounts, userns, &ret->volumes, err) : 0;
 }
 

@@ -287,15 +287,77 @@ static int volume_fill(const struct keeper *k, struct volume *v, const struct di
 		     : 0;
 }
 
+/* Two mounts that may write to the same files: the second has to be refused. */
+static int volume_probe(int dir)
+{
+	char at[64];
+	auto_close int first = -EBADF, second = -EBADF;
+	int r = snprintf(at, sizeof(at), "/proc/self/fd/%d/" VOLUME_DISK, dir);
+
+	if (r < 0 || r >= (int)sizeof(at))
+		return -EINVAL;
+	r = mkdirat(dir, VOLUME_DISK, 0755) < 0 ? -errno : volume_make_dirs(dir);
+	if (r < 0)
+		return r;
+	first = volume_overlay_create(at, /* read_only= */ false);
+	if (first < 0)
+		return first;
+	second = volume_overlay_create(at, /* read_only= */ false);
+	return second == -EBUSY ? 0 : -ENOTSUP;
+}
+
+/* One at a time: they have one name. */
+static int volumes_try(const struct keeper *k)
+{
+	auto_close int lock = path_open(k->volumes, ".", O_RDONLY | O_DIRECTORY, 0);
+	auto_close int dir = -EBADF;
+	int r;
+
+	if (lock < 0 || flock(lock, LOCK_EX) < 0)
+		return lock < 0 ? lock : -errno;
+	(void)rmtree_at(k->volumes, PROBE);
+	if (mkdirat(k->volumes, PROBE, 0700) < 0)
+		return -errno;
+	dir = path_open(k->volumes, PROBE, O_RDONLY | O_DIRECTORY, 0);
+	r = dir < 0 ? dir : volume_probe(dir);
+	(void)rmtree_at(k->volumes, PROBE);
+	return r;
+}
+
+static int volumes_fail_shared(struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_UNSUPPORTED,
+			"the kernel would let two sandboxes write to one volume on the file system "
+			"of paths.state");
+}
+
+/* Where it is not known, because the disk was full when that was tried, it is tried again. */
+static int volumes_check_exclusive(const struct keeper *k, struct cay_err *err)
+{
+	int r = k->volumes_are_exclusive ? 0 : k->volumes_are_shared ? -ENOTSUP : volumes_try(k);
+
+	if (r == -ENOTSUP)
+		return volumes_fail_shared(err);
+	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r,
+				    "try whether two mounts may write to a volume")
+		     : 0;
+}
+
+int volumes_check_writers(const struct keeper *k, const struct verb_mount *rows,
+			  struct cay_err *err)
+{
+	for (unsigned i = 0; k->volumes_are_shared && i < VERB_MOUNTS_MAX; i++)
+		if (rows[i].volume.noun != ID_NONE && !rows[i].read_only)
+			return volumes_fail_shared(err);
+	return 0;
+}
+
 /* A directory of this name, locked, for volume_fill(). */
 static int volume_create_dir(const struct keeper *k, const struct id *id, struct volume *v,
 			     struct cay_err *err)
 {
-	if (!k->volumes_are_exclusive)
-		return cay_fail(
-			err, CAY_E_UNSUPPORTED,
-			"the kernel would let two sandboxes write to one volume on the file "
-			"system of paths.state");
+	if (volumes_check_exclusive(k, err) < 0)
+		return -ENOTSUP;
 	id_format(id, v->name);
 	if (mkdirat(k->volumes, v->name, 0700) < 0)
 		return cay_fail_sys(
@@ -436,38 +498,15 @@ int verb_volume_list(const struct keeper *k, const void *request, int, struct ve
 	return 0;
 }
 
-/* Two mounts that may write to the same files: the second has to be refused. */
-static int volume_probe(int dir)
-{
-	char at[64];
-	auto_close int first = -EBADF, second = -EBADF;
-	int r = snprintf(at, sizeof(at), "/proc/self/fd/%d/" VOLUME_DISK, dir);
-
-	if (r < 0 || r >= (int)sizeof(at))
-		return -EINVAL;
-	r = mkdirat(dir, VOLUME_DISK, 0755) < 0 ? -errno : volume_make_dirs(dir);
-	if (r < 0)
-		return r;
-	first = volume_overlay_create(at, /* read_only= */ false);
-	if (first < 0)
-		return first;
-	second = volume_overlay_create(at, /* read_only= */ false);
-	return second == -EBUSY ? 0 : -ENOTSUP;
-}
-
 void volumes_prepare(struct keeper *k)
 {
-	auto_close int dir = -EBADF;
 	int r;
 
 	(void)path_for_each_entry(k->ranges, on_volume_number, k);
-	(void)rmtree_at(k->volumes, PROBE);
-	if (mkdirat(k->volumes, PROBE, 0700) == 0)
-		dir = path_open(k->volumes, PROBE, O_RDONLY | O_DIRECTORY, 0);
-	r = dir < 0 ? -EIO : volume_probe(dir);
+	r = volumes_try(k);
 	k->volumes_are_exclusive = r >= 0;
+	k->volumes_are_shared = r == -ENOTSUP;
 	if (r < 0)
 		log_warn(&k->log, "volumes cannot be created: %s",
 			 strerror(-r)); /* NOLINT(concurrency-mt-unsafe): no threads */
-	(void)rmtree_at(k->volumes, PROBE);
 }

@@ -30,6 +30,10 @@ struct volume_mounts {
 /* Whether the kernel refuses a second writer on this file system; and forget numbers of volumes
  * that are gone.  At the start, before there are workers. */
 void volumes_prepare(struct keeper *k);
+/* Refuse writers where the kernel does not refuse a second one: files may have been brought from
+ * another file system. */
+[[nodiscard]] int volumes_check_writers(const struct keeper *k, const struct verb_mount *rows,
+					struct cay_err *err);
 /* In the host's mount namespace: lock and clone those in rows, which end with the first zero row.
  * Finish ret also after a failure. */
 [[nodiscard]] int volume_mounts_open(const struct keeper *k, const struct sandbox *sb,

@@ -400,6 +400,20 @@ def test_fsck_finds_what_is_lost_and_what_is_stray(own):
     gone(own)
 
 
+def test_a_probe_that_failed_is_tried_again(own):
+    """The disk was full when cay-keeper started; here a mount is where the probe is to be."""
+    where = own.state / "volumes/.probe"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", where], check=True)
+    try:
+        restart(own, "cay-keeper")
+        wait_for("its warning", lambda: "volumes cannot be created: " in own.said("cay-keeper"), 10)
+    finally:
+        subprocess.run(["umount", where], check=True)
+    drop(own, volume(own, "data"))
+    gone(own)
+
+
 def test_fsck_removes_only_what_it_reports(own):
     """A thousand findings are one page; the next pass has the rest."""
     vo = volume(own, "data")
