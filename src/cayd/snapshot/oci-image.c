@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/path.h"
-#include "file/hash.h"
 #include "text/hex.h"
 
 #if defined(__aarch64__)
@@ -66,55 +65,58 @@ static void oci_image_blob_name(const uint8_t digest[static FILE_HASH_LEN],
 	hex_encode(digest, FILE_HASH_LEN, ret + sizeof(dir) - 1);
 }
 
-static int oci_image_hash_layer(int fd, uint64_t at, struct oci_image_layer *l, struct cay_err *err)
+int oci_image_hash(struct oci_image *o, int fd, struct cay_err *err)
 {
+	uint64_t at = oci_image_layer_at(o), end;
 	auto_free char *piece = malloc(HASH_PIECE);
-	struct file_hash h;
-	uint64_t done = 0;
+	struct stat st;
 
 	if (!piece)
 		return cay_no_memory(err);
-	file_hash_begin(&h);
-	while (done < l->size) {
-		ssize_t n = pread(fd, piece, HASH_PIECE, (off_t)(at + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0 || (uint64_t)n > l->size - done)
-			return cay_fail_sys(err, CAY_E_INTERNAL, n < 0 ? errno : EIO,
-					    "read a layer again");
-		file_hash_add(&h, piece, (size_t)n);
-		done += (uint64_t)n;
-	}
-	file_hash_end(&h, l->digest);
-	return 0;
-}
-
-int oci_image_end_layer(struct oci_image *o, int fd, struct cay_err *err)
-{
-	uint64_t at = oci_image_layer_at(o), end;
-	struct oci_image_layer *l = &o->layers[o->n];
-	auto_buf header = BUF_INIT(HEADER);
-	char name[sizeof("blobs/sha256/") + FILE_HASH_HEX];
-	struct stat st;
-
 	if (o->n == OCI_IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				OCI_IMAGE_LAYERS_MAX);
 	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size <= at)
 		return cay_fail(err, CAY_E_INTERNAL, "the packer wrote no layer");
-	l->size = (uint64_t)st.st_size - at;
-	if (oci_image_hash_layer(fd, at, l, err) < 0)
-		return -EIO;
+	if (!o->hashed)
+		file_hash_begin(&o->hash);
+	o->layers[o->n].size = (uint64_t)st.st_size - at;
+	end = o->layers[o->n].size - o->hashed;
+	end = o->hashed + (end < OCI_IMAGE_HASH_TURN ? end : OCI_IMAGE_HASH_TURN);
+	while (o->hashed < end) {
+		uint64_t left = end - o->hashed;
+		ssize_t n = pread(fd, piece, left < HASH_PIECE ? left : HASH_PIECE,
+				  (off_t)(at + o->hashed));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, n < 0 ? errno : EIO,
+					    "read a layer again");
+		file_hash_add(&o->hash, piece, (size_t)n);
+		o->hashed += (uint64_t)n;
+	}
+	return o->hashed < o->layers[o->n].size;
+}
+
+int oci_image_end_layer(struct oci_image *o, int fd, struct cay_err *err)
+{
+	uint64_t end;
+	struct oci_image_layer *l = &o->layers[o->n];
+	auto_buf header = BUF_INIT(HEADER);
+	char name[sizeof("blobs/sha256/") + FILE_HASH_HEX];
+
+	file_hash_end(&o->hash, l->digest);
 	oci_image_blob_name(l->digest, name);
 	if (oci_image_add_header(&header, name, l->size, NOTE, err) < 0)
 		return -EIO;
-	end = (at + l->size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+	end = (oci_image_layer_at(o) + l->size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 	if (header.len != HEADER || ftruncate(fd, (off_t)end) < 0 ||
 	    lseek(fd, (off_t)o->at, SEEK_SET) < 0 || fd_write_all(fd, header.data, header.len) < 0)
 		return cay_fail_sys(err, cay_code_from_disk_errno(errno), errno,
 				    "write the header of a layer");
 	o->at = end;
+	o->hashed = 0;
 	o->n++;
 	return 0;
 }

@@ -25,6 +25,7 @@ struct pack {
 	struct actor by;
 	enum pack_stage stage;
 	bool working; /* a worker, or the keeper */
+	bool hashes;  /* and has not read all of a layer */
 	uint64_t until_ns, end_ns;
 	uint64_t max; /* bytes that the keeper may write */
 	uint64_t size, at;
@@ -203,11 +204,14 @@ static void on_pack_image_finished(uv_work_t *work, int)
 		pack_send(p);
 }
 
-static void pack_end_layer_work(uv_work_t *work)
+static void pack_hash_work(uv_work_t *work)
 {
 	struct pack *p = work->data;
+	int r = oci_image_hash(&p->image, p->fd, &p->err);
 
-	(void)oci_image_end_layer(&p->image, p->fd, &p->err);
+	p->hashes = r > 0;
+	if (!r)
+		(void)oci_image_end_layer(&p->image, p->fd, &p->err);
 }
 
 static void on_pack_layer_ended(uv_work_t *work, int)
@@ -216,6 +220,11 @@ static void on_pack_layer_ended(uv_work_t *work, int)
 	struct cayd *c = p->cayd;
 	const struct image *image = image_by_digest(c->images, p->job.layers[0]);
 
+	if (p->hashes) {
+		if (pack_can_continue(p))
+			pack_queue_work(p, pack_hash_work, on_pack_layer_ended);
+		return;
+	}
 	if (!p->err.code && !image)
 		(void)cay_fail(&p->err, CAY_E_NOT_FOUND, "there is no such image");
 	if (!p->err.code && p->image.n == p->job.n_layers)
@@ -263,7 +272,7 @@ static void on_pack_written(void *arg, const struct cay_err *outcome, const void
 		if (p->job.query)
 			pack_queue_work(p, pack_read_work, on_pack_rows_read);
 		else if (p->job.n_layers)
-			pack_queue_work(p, pack_end_layer_work, on_pack_layer_ended);
+			pack_queue_work(p, pack_hash_work, on_pack_layer_ended);
 		else
 			pack_send(p);
 	}

@@ -618,7 +618,7 @@ def test_a_whole_image(own, tmp_path):
     own.exec(box, ["sh", "-c", MORE.replace("mkfifo d/fifo 2>/dev/null || busybox mkfifo d/fifo", "")], user="root")
     one = snapshot(own, box)["id"]
     two = own.create(None, snapshot=one)
-    assert own.exec(two, ["sh", "-c", "cd /workspace; rm d/link; echo 2 >d/e/numbers; rm -r /gone; mkdir /gone; echo x >/gone/newer; rm -r /tmp/t; echo z >/tmp/t"], user="root").exit_code == 0
+    assert own.exec(two, ["sh", "-c", "cd /workspace; rm d/link; echo 2 >d/e/numbers; rm -r /gone; mkdir /gone; echo x >/gone/newer; rm -r /tmp/t; echo z >/tmp/t; head -c 40000000 /dev/urandom >large"], user="root").exit_code == 0
     sn, after = snapshot(own, two)["id"], tree(own, two)
     data = tar_of(own, f"/v1/snapshots/{sn}/image")
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
