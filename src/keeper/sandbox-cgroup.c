@@ -244,7 +244,7 @@ static int sandbox_cgroup_reclaim_memory(int fd, uint64_t bytes)
 	return -EBUSY;
 }
 
-/* memory.max may be less than the limit, by what is in swap: so the limit is written beside it,
+/* memory.max may be less than the limit, by its pages in swap: so the limit is written beside it,
  * where no process of the sandbox can, whose root owns the directory. */
 static int sandbox_cgroup_read_limit(const struct cgroup *c, uint64_t *ret)
 {

@@ -40,7 +40,7 @@ struct cgroup_limits { /* 0: unchanged */
 [[nodiscard]] int sandbox_cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
 [[nodiscard]] int sandbox_cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
 /* Its memory may be in swap, as much as its limit: while it is frozen, it uses no more of both.
- * Before it is thawed, settle: what it has in swap is then taken from its memory, and again each
+ * Before it is thawed, settle: its pages in swap are then taken from its memory, and again each
  * time that limits are set.  A v1 limit counts both, and nothing is to be done. */
 [[nodiscard]] int sandbox_cgroup_allow_swap(const struct cgroup *c);
 [[nodiscard]] int sandbox_cgroup_settle_swap(const struct cgroup *c);

@@ -75,7 +75,7 @@ static void on_stray_removed(void *arg, const struct cay_err *outcome, const voi
 		log_error(&c->log, "cannot remove files of a volume: %s", outcome->msg);
 }
 
-/* Whether there was room: nothing is repaired that nobody is told. */
+/* Whether there was room: only reported ones are repaired. */
 static bool fsck_volume_add(struct fsck_findings *f, const struct id *volume, enum fsck_kind kind,
 			    bool repaired)
 {

@@ -374,8 +374,8 @@ struct fsck_pass {
 	struct fsck_volumes volumes;
 };
 
-/* The row, for what is done about it; NULL when there is no room: nothing is repaired that nobody
- * is told, and the next pass finds it again. */
+/* The row, for what is done about it; NULL when there is no room: only reported ones are
+ * repaired, and the next pass finds the rest. */
 static struct fsck_row *fsck_finding_add(struct fsck_findings *f, struct arena *arena,
 					 const struct id *id, enum fsck_kind kind,
 					 const char *detail)

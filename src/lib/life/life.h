@@ -132,7 +132,7 @@ struct life {
 	uint64_t n_requests;    /* requests inside; not idle while there are any */
 	bool looking;           /* PID 1 was asked, and has not answered */
 	bool look_is_void;      /* it was the PID 1 of a run before */
-	bool wake_due;          /* somebody asked for it since it dozes, or is about to */
+	bool wake_due;          /* a client asked for it since it dozes, or is about to */
 };
 
 enum life_kind {
