@@ -170,6 +170,18 @@ static int authenticate_token(struct edge *e, struct slice text, const struct sl
 	return 0;
 }
 
+int authenticate_sandbox_token(struct edge *e, struct slice text, const struct id *sandbox,
+			       struct actor *ret, struct credential *by, struct cay_err *err)
+{
+	int r = authenticate_token(e, text, NULL, clk_wall_ns(e->clk) / NS_PER_S, ret, by, err);
+
+	if (r >= 0 && !id_eq(&ret->sandbox, sandbox))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token is for another sandbox");
+	if (r >= 0 && ret->scope != SCOPE_WRITE)
+		return cay_fail(err, CAY_E_FORBIDDEN, "the token is of scope read");
+	return r;
+}
+
 /* The highest of our scopes among the token's.  Never operator: control accepts no such claim. */
 static enum op_scope jwt_scope_parse(const char *words)
 {

@@ -165,6 +165,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 	s->dozes = p->value == PUSH_DOZING;
 	s->state = s->dozes ? SB_PAUSED : p->value;
 	s->app_port = (uint16_t)p->number;
+	s->public_ports = p->number & PUSH_PUBLIC_PORTS;
 	s->epoch = p->time;
 	memcpy(s->group_tag, p->secret, sizeof(s->group_tag));
 	control_state_set_name(t, s, p->secret + PUSH_GROUP_TAG);

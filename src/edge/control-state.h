@@ -19,8 +19,9 @@
 
 struct control_state_sandbox {
 	struct id id, tenant;
-	uint8_t state; /* enum sandbox_state */
-	bool dozes;    /* paused, and a request wakes it */
+	uint8_t state;     /* enum sandbox_state */
+	bool dozes;        /* paused, and a request wakes it */
+	bool public_ports; /* previews need no token */
 	uint16_t app_port;
 	uint8_t group_tag[PUSH_GROUP_TAG];
 	uint8_t name_tag[PUSH_NAME_TAG]; /* zero: no name */

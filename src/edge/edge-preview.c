@@ -309,12 +309,15 @@ static int preview_request_authenticate(struct edge *e, struct request *rq,
 					struct cay_err *err)
 {
 	struct slice token = http_header_find(rq->head, "cay-preview");
+	struct slice traffic = http_header_find(rq->head, "e2b-traffic-access-token");
 	size_t at = 0;
 	int r;
 
 	if (token.p)
 		return authenticate_preview_token(e, token, &p->sandbox, p->port, &rq->actor, by,
 						  err);
+	if (traffic.p)
+		return authenticate_sandbox_token(e, traffic, &p->sandbox, &rq->actor, by, err);
 	r = cay_fail(err, CAY_E_UNAUTHENTICATED, "no preview token");
 	for (unsigned i = 0; i < COOKIE_TRIES; i++) {
 		token = proxy_headers_find_cookie(rq->head, edge_preview_cookie_name(e), &at);
@@ -328,6 +331,23 @@ static int preview_request_authenticate(struct edge *e, struct request *rq,
 	if (r >= 0 && preview_request_is_foreign(e, rq->head, p))
 		return cay_fail(err, CAY_E_FORBIDDEN, "that Origin is not allowed");
 	return r;
+}
+
+/* Whoever created the sandbox opened its ports to everybody, and the node allows that. */
+static bool preview_is_public(const struct edge *e, const struct preview_target *p,
+			      struct actor *ret)
+{
+	const struct control_state_sandbox *s =
+		e->settings.edge_public_ports
+			? control_state_find_sandbox(e->control_state, &p->sandbox)
+			: NULL;
+
+	if (!s || !s->public_ports)
+		return false;
+	*ret = (struct actor){
+		.tenant = s->tenant, .sandbox = s->id, .one_sandbox = true, .scope = SCOPE_WRITE
+	};
+	return true;
 }
 
 static void preview_request_by_host(struct request *rq, void *arg)
@@ -351,8 +371,12 @@ static void preview_request_by_host(struct request *rq, void *arg)
 	rq->data = by;
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
 	fresh = preview_token_extract(rq->head->target, &token, &rest);
-	r = fresh ? authenticate_preview_token(e, token, &p.sandbox, p.port, &rq->actor, by, &err)
-		  : preview_request_authenticate(e, rq, &p, by, &err);
+	if (fresh)
+		r = authenticate_preview_token(e, token, &p.sandbox, p.port, &rq->actor, by, &err);
+	else if (preview_is_public(e, &p, &rq->actor))
+		r = 0;
+	else
+		r = preview_request_authenticate(e, rq, &p, by, &err);
 	if (r < 0 && err.code == CAY_E_FORBIDDEN)
 		e->counters.now.refused[METRICS_ORIGIN]++;
 	else
@@ -401,5 +425,7 @@ request_fn *edge_preview_find_handler(struct request *rq, void *arg)
 
 	if (!preview_target_find(arg, rq->head, &p))
 		return NULL;
+	if (p.by_host && e2b_forward_serves_port(arg, p.port))
+		return e2b_forward_request;
 	return p.by_host ? preview_request_by_host : preview_request_by_path;
 }

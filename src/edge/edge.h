@@ -125,6 +125,10 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 					     const struct id *sandbox, uint16_t port,
 					     struct actor *ret, struct credential *ret_by,
 					     struct cay_err *err);
+/* A token of this sandbox, of scope write. */
+[[nodiscard]] int authenticate_sandbox_token(struct edge *e, struct slice text,
+					     const struct id *sandbox, struct actor *ret,
+					     struct credential *ret_by, struct cay_err *err);
 /* Whether verifying it costs more than refusing it. */
 bool credential_is_expensive(const struct edge *e, const struct http_head *head);
 
@@ -146,6 +150,9 @@ void route_to_screen(struct edge *e, struct request *rq, struct control_state_sa
 request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
 request_fn *e2b_forward_find_handler(struct request *rq, void *arg);
 request_fn *opensandbox_forward_find_handler(struct request *rq, void *arg);
+/* The hosts 49983-SANDBOX and 49999-SANDBOX below edge.previews lead to cay-e2b, if it is there. */
+bool e2b_forward_serves_port(const struct edge *e, uint16_t port);
+request_fn e2b_forward_request;
 
 /* edge-preview.c: the handler of previews; read edge.previews at start. */
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);

@@ -57,9 +57,10 @@ static void what_a_server_gets(void **)
 	check(false, &by_host,
 	      LINES("Host: evil", "Accept: */*", "Cookie: a=1; __Host-cay-preview=t;b=2; =c",
 		    "cookie: __Host-cay-preview=u", "Authorization: Basic x", "Cay-Actor: y",
-		    "X-Forwarded-For: 1", "Forwarded: for=1", "TE: trailers", "Content-Length: 5",
-		    "Transfer-Encoding: chunked", "Upgrade: h2c", "Connection: close, X-Mine",
-		    "x-mine: 1", "Sec-WebSocket-Key: k", "Proxy-Authorization: z"),
+		    "X-Forwarded-For: 1", "E2b-Traffic-Access-Token: cayt_t", "Forwarded: for=1",
+		    "TE: trailers", "Content-Length: 5", "Transfer-Encoding: chunked",
+		    "Upgrade: h2c", "Connection: close, X-Mine", "x-mine: 1",
+		    "Sec-WebSocket-Key: k", "Proxy-Authorization: z"),
 	      HOSTS "Accept: */*\r\nCookie: a=1; b=2; =c\r\nAuthorization: Basic x\r\n");
 	check(false, &by_host,
 	      LINES("Authorization: Bearer cay_k", "authorization: bearer  cayt_t",

@@ -156,7 +156,13 @@ static void a_port_is_one(void **)
 		uint32_t number;
 		int want;
 	} cases[] = {
-		{ 0, -EPROTO }, { 1, 0 }, { 65535, 0 }, { 65536, -EPROTO }, { UINT32_MAX, -EPROTO },
+		{ 0, -EPROTO },
+		{ 1, 0 },
+		{ 65535, 0 },
+		{ PUSH_PUBLIC_PORTS, -EPROTO },
+		{ PUSH_PUBLIC_PORTS | 1, 0 },
+		{ PUSH_PUBLIC_PORTS << 1 | 1, -EPROTO },
+		{ UINT32_MAX, -EPROTO },
 	};
 	struct push p = good[PUSH_SANDBOX - 1], back;
 	uint8_t in[PUSH_SIZE];

@@ -123,6 +123,7 @@ static int fork_make_spec(const struct sandbox *sb, const struct sandbox_fork *q
 				       .kernels = sb->kernels,
 				       .app_port = sb->info.app_port,
 				       .has_app_port = true,
+				       .public_ports = sb->info.public_ports,
 				       .timezone = sb->info.timezone };
 
 	if (fork_merge_map(&sb->info.labels, &q->labels, arena, &like.labels) < 0 ||

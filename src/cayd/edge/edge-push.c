@@ -148,7 +148,8 @@ static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sand
 {
 	struct push what = { .kind = PUSH_SANDBOX,
 			     .value = sandbox_wakes(sb) ? PUSH_DOZING : sb->life.state,
-			     .number = (uint32_t)sb->info.app_port,
+			     .number = (uint32_t)sb->info.app_port |
+				       (sb->info.public_ports ? PUSH_PUBLIC_PORTS : 0),
 			     .time = sb->epoch,
 			     .id = sb->info.id,
 			     .tenant = sb->info.tenant };

@@ -522,6 +522,9 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 	if (r < 0 || *ret)
 		return r;
 	r = image_check_create(all->cayd->images, tenant, spec, err);
+	if (r >= 0 && spec->public_ports && !all->cayd->settings.edge_public_ports)
+		r = cay_fail_field(err, CAY_E_UNSUPPORTED, "public_ports",
+				   "ports cannot be public: edge.public_ports of this node is no");
 	if (r >= 0)
 		r = labels_check(&spec->labels, err);
 	if (r >= 0)

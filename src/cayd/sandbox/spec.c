@@ -121,6 +121,7 @@ int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 	sb->info.limits = limits;
 	sb->info.storage = spec->storage;
 	sb->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
+	sb->info.public_ports = spec->public_ports;
 	sb->info.has_writable = spec->has_writable;
 	sb->info.changed_ns = sb->info.active_ns = sb->info.created_ns;
 	if (key->key.n) {
@@ -198,11 +199,12 @@ int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_creat
 	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
 	    id_eq(&sb->info.snapshot, &spec->snapshot) && sandbox_has_same_volumes(sb, spec) &&
 	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
-	    sandbox_limits_match_spec(sb, spec) && sandbox_has_same_egress(sb, spec))
+	    spec->public_ports == sb->info.public_ports && sandbox_limits_match_spec(sb, spec) &&
+	    sandbox_has_same_egress(sb, spec))
 		return 0;
 	return cay_fail_field(
 		err, CAY_E_CONFLICT, "name",
 		"'%s' is the name of a sandbox with another image, snapshot, runtime, storage, "
-		"volumes, app_port, egress or limits",
+		"volumes, app_port, public_ports, egress or limits",
 		spec->name);
 }

@@ -20,7 +20,7 @@ struct create_args {
 #define KEY_MAX 64
 #define COUNT_MAX 1000
 
-const struct opt opts_create[36] = {
+const struct opt opts_create[37] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -88,6 +88,8 @@ const struct opt opts_create[36] = {
 		  "from" },
 	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
 	  .help = "Port of its application, by default 9000; 'cay preview' shows it" },
+	{ "public-ports", 0, OPT_FLAG, AT(public_ports),
+	  .help = "Let everybody who knows the address of a preview see it, without a token" },
 	{ "egress", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.presets),
 	  .arg = "PRESET", .help = "Let it connect to what this preset allows; may be repeated" },
 	{ "allow", 0, OPT_TEXTS, offsetof(struct sandbox_create_args, egress.allow),

@@ -151,7 +151,7 @@ struct sandbox_create_args {
 	struct field_map services;
 	struct egress_options egress;
 };
-extern const struct opt opts_create[36];
+extern const struct opt opts_create[37];
 /* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
 void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */

@@ -149,7 +149,8 @@ static int proxy_headers_write_request_line(const struct proxy_headers *c,
 	struct slice name = h->headers[i].name, value = h->headers[i].value;
 
 	if (header_is_hop_by_hop(h, name) || header_is_one_of(proxy_only_headers, name) ||
-	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-"))
+	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-") ||
+	    http_equals_nocase(name, "e2b-traffic-access-token"))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
 		return 0;

@@ -36,7 +36,7 @@ struct settings {
 	char edge_public_url[256], edge_trusted[1024];
 	uint64_t link_max_ms;
 	char edge_cert[4096], edge_key[4096];
-	bool edge_plain, edge_pages;
+	bool edge_plain, edge_pages, edge_public_ports;
 	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];
 	unsigned images_pull; /* enum images_pull */
 	char images_short[128];

@@ -158,7 +158,7 @@ struct sandbox_create {
 	struct field_list kernels;  /* struct warm_kernel */
 	struct field_list volumes;  /* struct volume_mount */
 	uint64_t app_port;
-	bool has_app_port;
+	bool has_app_port, public_ports;
 	const char *timezone;
 	struct egress_spec egress;
 	bool has_egress;
@@ -246,6 +246,7 @@ struct sandbox_info {
 	bool has_writable;
 	struct field_list volumes; /* struct volume_mount */
 	uint64_t app_port;
+	bool public_ports;
 	const char *timezone;
 	uint64_t cpu_ms;
 	bool has_cpu;

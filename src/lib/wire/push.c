@@ -11,7 +11,7 @@ static const struct {
 	bool known;
 	uint16_t low, values; /* of value */
 	bool number, time;
-	bool port; /* number is one */
+	bool port; /* number is one, with PUSH_PUBLIC_PORTS */
 	bool flag; /* number is 0 or 1 */
 	bool pair; /* value is one of the pairs that number has */
 	enum id_noun id;
@@ -100,6 +100,7 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 {
 	unsigned kind = in[0], value = in[1];
 	struct push p = { .value = in[1], .number = le32_get(in + 4), .time = le64_get(in + 8) };
+	uint32_t port;
 
 	if (kind >= PUSH_KINDS || !kinds[kind].known || le16_get(in + 2))
 		return -EPROTO;
@@ -108,7 +109,8 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 		return -EPROTO;
 	if ((p.number && !kinds[kind].number) || (p.time && !kinds[kind].time))
 		return -EPROTO;
-	if (kinds[kind].port && (!p.number || p.number > UINT16_MAX))
+	port = p.number & ~PUSH_PUBLIC_PORTS;
+	if (kinds[kind].port && (!port || port > UINT16_MAX))
 		return -EPROTO;
 	if (kinds[kind].flag && p.number > 1)
 		return -EPROTO;

@@ -20,9 +20,9 @@
  *	kind     value            number     time           id       tenant   secret
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
- *	SANDBOX  enum             app_port   epoch          sandbox  its      16 bytes: SHA-256
- *	         sandbox_state,                                               of its group,
- *	         PUSH_DOZING                                                  16: of its name
+ *	SANDBOX  enum             app_port,  epoch          sandbox  its      16 bytes: SHA-256
+ *	         sandbox_state,   PUSH_                                       of its group,
+ *	         PUSH_DOZING      PUBLIC_PORTS                                16: of its name
  *	REVOKED  slot                                       sandbox           8 bytes of a token
  *	EXPORTS  pair of slots    count                     sandbox           two tags of 16 bytes
  *	KEY      enum op_scope    1: bound   until, unix ms key      its      SHA-256 of it
@@ -60,15 +60,16 @@
 #define PUSH_SIZE 80
 #define PUSH_ABI 9
 #define PUSH_SOCKET "push.sock"
-#define PUSH_NEVER UINT64_MAX /* of time: no end */
-#define PUSH_STATES 11        /* values of a sandbox's state, and the next */
-#define PUSH_DOZING 10        /* it is paused, and a BUSY wakes it */
-#define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
-#define PUSH_REVOKED_MAX 16   /* places of a sandbox */
-#define PUSH_EXPORTS_MAX 64   /* of a sandbox */
-#define PUSH_EXPORT_TAG 16    /* bytes of the hash of an export's URL */
-#define PUSH_GROUP_TAG 16     /* bytes of the hash of a group's name; zero: none */
-#define PUSH_NAME_TAG 16      /* after them: of the sandbox's name */
+#define PUSH_NEVER UINT64_MAX               /* of time: no end */
+#define PUSH_STATES 11                      /* values of a sandbox's state, and the next */
+#define PUSH_DOZING 10                      /* it is paused, and a BUSY wakes it */
+#define PUSH_PUBLIC_PORTS UINT32_C(0x10000) /* beside app_port: its previews need no token */
+#define PUSH_SCOPES 5                       /* of a key's scope; 0 is none */
+#define PUSH_REVOKED_MAX 16                 /* places of a sandbox */
+#define PUSH_EXPORTS_MAX 64                 /* of a sandbox */
+#define PUSH_EXPORT_TAG 16                  /* bytes of the hash of an export's URL */
+#define PUSH_GROUP_TAG 16                   /* bytes of the hash of a group's name; zero: none */
+#define PUSH_NAME_TAG 16                    /* after them: of the sandbox's name */
 
 enum push_kind {
 	PUSH_NONE,
