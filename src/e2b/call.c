@@ -201,6 +201,10 @@ static void e2b_read_failure(struct e2b_request *v)
 	enum cay_code code = e2b_code_named(json_string_value(json_object_get(error, "code")));
 
 	v->failure = (struct cay_err){};
+	/* a process that ended a moment ago is none */
+	if (code == CAY_E_STATE &&
+	    (v->op == OP_EXEC_SIGNAL || v->op == OP_EXEC_STDIN || v->op == OP_EXEC_RESIZE))
+		code = CAY_E_NOT_FOUND;
 	/* envd says so of a user that the sandbox does not have */
 	if (field && str_eq(field, "user"))
 		code = CAY_E_UNAUTHENTICATED;
@@ -209,9 +213,7 @@ static void e2b_read_failure(struct e2b_request *v)
 
 static void on_e2b_state_known(struct e2b_request *v)
 {
-	const char *state = e2b_answer_text(v, "state");
-
-	if (v->status == 200 && str_eq(state, "running"))
+	if (v->status == 200 && e2b_answer_is_running(v))
 		e2b_fail(v, &v->failure);
 	else
 		e2b_fail_gone(v);

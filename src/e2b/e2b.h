@@ -7,20 +7,29 @@
  *	main.c          start
  *	listener.c      a request of an edge: its route, its caller, its body
  *	routes.def      the routes
- *	sandboxes.c     sandboxes: create, connect, list, pause
+ *	sandboxes.c     sandboxes: connect, list, pause
+ *	create.c        sandboxes: create
+ *	snapshots.c     snapshots and forks
+ *	volumes.c       volumes
+ *	metrics.c       what a sandbox uses
  *	processes.c     envd's process.Process
  *	files.c         envd's filesystem.Filesystem
  *	content.c       envd's /files
+ *	watch.c         envd's watchers of directories
  *	code.c          the code interpreter
  *	call.c          calls of Cay's operations
+ *	events.c        and those that answer with events
  *	reply.c         replies and errors, as E2B has them
  *	metadata.c      metadata as labels (pure)
  *	multipart.c     multipart/form-data (pure)
  *	envelope.c      messages of Connect's streams (pure)
+ *	network.c       network options as an egress policy (pure)
+ *	sse.c           streams of events (pure)
  *
  * It translates, and no more: everything it does is a call of an operation of Cay, at the edge the
  * request came from and with the caller's credential (face/face.h).
  */
+#include "e2b/sse.h"
 #include "face/face.h"
 #include "http/e2b-error.h"
 #include "http/multipart.h"
@@ -32,9 +41,14 @@
 #define E2B_ANSWER_MAX MIB(4)
 #define E2B_PATH_MAX 4096
 #define E2B_ENVD_VERSION "0.6.1"
+#define E2B_TOKEN_MS 86400000 /* as long as a token can be valid */
 
 struct e2b_request;
 typedef void e2b_step(struct e2b_request *v);
+
+/* What became of an event: taken; so that the client's stream is full; the request has ended. */
+enum e2b_event_result { E2B_EVENT_TAKEN, E2B_EVENT_FULL, E2B_EVENT_LAST };
+typedef enum e2b_event_result e2b_event(struct e2b_request *v, const json_t *event);
 
 enum e2b_plane {
 	E2B_CONTROL, /* the API */
@@ -62,6 +76,7 @@ struct e2b {
 	uv_timer_t keepalive_timer;   /* runs while a stream is open */
 	json_t *keepalive;            /* a line of a stream of the code interpreter */
 	unsigned left_behind;         /* commands whose client left */
+	uint64_t watchers;            /* that were ever made */
 };
 
 struct e2b_request {
@@ -98,6 +113,9 @@ struct e2b_request {
 	/* a stream */
 	bool begun, counted;
 	uint64_t written_ms, keepalive_ms;
+	struct sse events; /* of a call */
+	e2b_event *event;
+	uint64_t watcher; /* its number; then it stays without a client, and kept is its events */
 	struct frame_reader frames;
 	struct buf line, held[2]; /* of events; of output, the begin of a character */
 	struct e2b_follow *follows;
@@ -135,6 +153,10 @@ int e2b_transfer(struct e2b_request *v, enum op_id op, json_t *members,
 /* The reply of a call: its error, or continue.  For a transfer's done. */
 void e2b_take_answer(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
+/* events.c: the same for an operation that replies with events; `end` when there are no more.
+ * Takes members. */
+void e2b_call_events(struct e2b_request *v, enum op_id op, json_t *members, e2b_event *event,
+		     e2b_step *end);
 const char *e2b_answer_text(const struct e2b_request *v, const char *name);
 
 /* reply.c: each ends the request. */
@@ -148,6 +170,16 @@ void e2b_fail_gone(struct e2b_request *v);
 bool e2b_stream_send(struct e2b_request *v, json_t *message);
 void e2b_stream_end(struct e2b_request *v, const char *code, const char *why);
 void on_e2b_keepalive(uv_timer_t *t);
+
+/* sandboxes.c: how E2B describes it, and whether it has ended. */
+json_t *e2b_describe_session(const struct e2b *d, const char *id, const json_t *sandbox,
+			     const char *token);
+bool e2b_answer_has_ended(const struct e2b_request *v);
+bool e2b_answer_is_running(const struct e2b_request *v);
+/* The sandbox of the answer is v->kept; reply with its session and a token. */
+void e2b_make_token(struct e2b_request *v);
+[[nodiscard]] int e2b_read_timeout(const struct e2b_request *v, uint64_t fallback, uint64_t *ret_ms,
+				   struct cay_err *err);
 
 /* files.c: v->target, and with source v->source, as absolute paths; then go on. */
 void e2b_resolve_paths(struct e2b_request *v, const char *target, const char *source,

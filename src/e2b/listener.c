@@ -37,6 +37,7 @@ void e2b_request_free(struct e2b_request *v)
 	buf_fini(&v->line);
 	buf_fini(&v->held[0]);
 	buf_fini(&v->held[1]);
+	sse_fini(&v->events);
 	multipart_fini(&v->parts);
 	arena_fini(&v->arena);
 	explicit_bzero(v->auth, v->n_auth);
@@ -93,11 +94,13 @@ static int e2b_find_route(struct e2b_request *v, struct slice path, struct cay_e
 /* The sandbox of the path, of the headers, or else of the token. */
 static int e2b_find_sandbox(struct e2b_request *v, struct cay_err *err)
 {
-	struct slice text = v->route->plane == E2B_CONTROL
-				    ? slice_of(v->segment)
-				    : http_header_find(v->rq->head, "e2b-sandbox-id");
+	bool control = v->route->plane == E2B_CONTROL;
+	struct slice text =
+		control ? slice_of(v->segment) : http_header_find(v->rq->head, "e2b-sandbox-id");
 	struct id id = v->actor.sandbox;
 
+	if (control && !strstr(v->route->path, "/sandboxes/"))
+		return 0;
 	if (!text.n && (v->route->plane == E2B_CONTROL || !v->actor.one_sandbox))
 		return 0;
 	/* a text that is no id is the sandbox that does not exist */

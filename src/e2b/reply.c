@@ -170,7 +170,9 @@ void on_e2b_keepalive(uv_timer_t *t)
 		any = true;
 		if (now - v->written_ms < v->keepalive_ms)
 			continue;
-		if (v->route->body == E2B_STREAM) {
+		if (v->route->start == e2b_watch_dir) {
+			(void)e2b_stream_send(v, json_pack("{s:{}}", "keepalive"));
+		} else if (v->route->body == E2B_STREAM) {
 			(void)e2b_stream_send(v, json_pack("{s:{s:{}}}", "event", "keepalive"));
 		} else {
 			char *line = json_dumps(v->door->keepalive, JSON_COMPACT);

@@ -4,15 +4,9 @@
 #include "e2b/metadata.h"
 #include "text/time.h"
 
-#define TOKEN_MS 86400000 /* as long as a token can be valid */
 #define LIST_MAX 100
 #define SELECTOR_MAX KIB(4)
-
-/* Names that the SDKs ask for by themselves, and the image that serves for them, unless a template
- * has the name. */
-static const struct {
-	const char *name, *image;
-} e2b_images[] = { { "code-interpreter-v1", "code" } };
+#define PAUSED_MS 2592000000 /* 30 days */
 
 static const char *const e2b_ended[] = { "ending", "terminated", "failed" };
 
@@ -24,7 +18,7 @@ static bool e2b_state_in(const char *state, const char *const *words, size_t n)
 	return false;
 }
 
-static bool e2b_answer_has_ended(const struct e2b_request *v)
+bool e2b_answer_has_ended(const struct e2b_request *v)
 {
 	return e2b_state_in(e2b_answer_text(v, "state"), e2b_ended, ARRAY_SIZE(e2b_ended));
 }
@@ -45,6 +39,8 @@ static const char *e2b_state_of(const json_t *sandbox)
 	static const char *const paused[] = { "paused", "suspended", "stopping", "stopped" };
 	const char *state = json_string_value(json_object_get(sandbox, "state"));
 
+	if (json_is_true(json_object_get(sandbox, "dozing")))
+		return "running"; /* its next request is carried out */
 	return state && e2b_state_in(state, paused, ARRAY_SIZE(paused)) ? "paused" : "running";
 }
 
@@ -72,20 +68,34 @@ static json_t *e2b_describe(const json_t *s)
 			 metadata_from_labels(json_object_get(s, "labels")));
 }
 
+/* The hosts of its ports are below this name, which may have a port; NULL: there are none. */
+static const char *e2b_domain(const struct e2b *d)
+{
+	const char *at = strstr(d->face.settings.edge_previews, "://");
+
+	return at ? at + 3 : NULL;
+}
+
+json_t *e2b_describe_session(const struct e2b *d, const char *id, const json_t *sandbox,
+			     const char *token)
+{
+	const char *template = e2b_template_of(sandbox);
+
+	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s?}", "sandboxID", id, "templateID",
+			 template, "alias", template, "clientID", "cay", "envdVersion",
+			 E2B_ENVD_VERSION, "envdAccessToken", token, "trafficAccessToken", token,
+			 "domain", e2b_domain(d));
+}
+
 /* The last call of create and connect: v->kept is the sandbox, v->flag says that it was created or
  * resumed. */
 static void e2b_reply_session(struct e2b_request *v)
 {
-	const char *token = e2b_answer_text(v, "token"), *template = e2b_template_of(v->kept);
-
 	e2b_reply(v, v->flag ? 201 : 200,
-		  json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:n}", "sandboxID", v->sandbox,
-			    "templateID", template, "alias", template, "clientID", "cay",
-			    "envdVersion", E2B_ENVD_VERSION, "envdAccessToken", token,
-			    "trafficAccessToken", token, "domain"));
+		  e2b_describe_session(v->door, v->sandbox, v->kept, e2b_answer_text(v, "token")));
 }
 
-static void e2b_make_token(struct e2b_request *v)
+void e2b_make_token(struct e2b_request *v)
 {
 	struct id id;
 
@@ -97,47 +107,11 @@ static void e2b_make_token(struct e2b_request *v)
 	}
 	id_format(&id, v->sandbox);
 	e2b_call(v, OP_SANDBOX_TOKEN, e2b_reply_session, "{s:s,s:i}", "scope", "write", "ttl_ms",
-		 TOKEN_MS);
+		 E2B_TOKEN_MS);
 }
 
-/* What would change what the sandbox may do or where it goes is refused, never ignored. */
-static int e2b_check_create(const json_t *body, struct cay_err *err)
-{
-	static const char *const unsupported[] = { "autoPause",   "autoPauseMemory",
-						   "autoResume",  "iam",
-						   "mcp",         "network",
-						   "volumeMounts" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(unsupported); i++) {
-		const json_t *m = json_object_get(body, unsupported[i]);
-		const json_t *enabled = json_object_get(m, "enabled");
-
-		if (!m || json_is_null(m) || json_is_false(m) || json_is_false(enabled) ||
-		    (json_is_object(m) && !json_object_size(m)) ||
-		    (json_is_array(m) && !json_array_size(m)))
-			continue;
-		return cay_fail(err, CAY_E_INVALID, "%s is not supported by Cay", unsupported[i]);
-	}
-	return 0;
-}
-
-static int e2b_read_labels(const json_t *body, json_t *to, struct cay_err *err)
-{
-	const char *key;
-	json_t *value;
-	int r = 0;
-
-	json_object_foreach (json_object_get(body, "metadata"), key, value) {
-		if (r >= 0 && !json_is_string(value))
-			r = cay_fail(err, CAY_E_INVALID, "metadata '%.40s' is not text", key);
-		if (r >= 0)
-			r = metadata_add_label(key, json_string_value(value), to, err);
-	}
-	return r;
-}
-
-static int e2b_read_timeout(const struct e2b_request *v, uint64_t fallback, uint64_t *ret_ms,
-			    struct cay_err *err)
+int e2b_read_timeout(const struct e2b_request *v, uint64_t fallback, uint64_t *ret_ms,
+		     struct cay_err *err)
 {
 	const json_t *t = json_object_get(v->json, "timeout");
 	double s = t && !json_is_null(t) ? json_number_value(t) : (double)fallback;
@@ -146,101 +120,6 @@ static int e2b_read_timeout(const struct e2b_request *v, uint64_t fallback, uint
 		return cay_fail(err, CAY_E_INVALID, "timeout is not a number of seconds");
 	*ret_ms = (uint64_t)(s * 1000);
 	return 0;
-}
-
-static void on_e2b_sandbox_created(struct e2b_request *v);
-
-static void e2b_create_from(struct e2b_request *v, const char *what, const char *name)
-{
-	json_t *m = json_deep_copy(v->kept);
-
-	if (!m || json_object_set_new(m, what, json_string(name)) < 0) {
-		json_decref(m);
-		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");
-		return;
-	}
-	v->accepts_failure = v->number < 2;
-	e2b_call(v, OP_SANDBOX_CREATE, on_e2b_sandbox_created, "{s:s,s:O,s:O,s:O,s:O*}", what, name,
-		 "env", json_object_get(m, "env"), "labels", json_object_get(m, "labels"), "ttl_ms",
-		 json_object_get(m, "ttl_ms"), "egress", json_object_get(m, "egress"));
-	json_decref(m);
-}
-
-static void on_e2b_sandbox_created(struct e2b_request *v)
-{
-	const char *image = v->target;
-
-	if (v->status < 400) {
-		v->flag = true;
-		e2b_make_token(v);
-		return;
-	}
-	if (v->number || v->failure.code != CAY_E_NOT_FOUND) {
-		if (v->failure.code == CAY_E_NOT_FOUND) {
-			v->failure = (struct cay_err){};
-			(void)cay_fail(&v->failure, CAY_E_NOT_FOUND, "template '%.100s' not found",
-				       v->target);
-		}
-		e2b_fail(v, &v->failure);
-		return;
-	}
-	v->number = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(e2b_images); i++)
-		if (str_eq(image, e2b_images[i].name))
-			image = e2b_images[i].image;
-	e2b_create_from(v, "image", image);
-}
-
-static bool e2b_is_template_name(const char *s)
-{
-	size_t n = strlen(s);
-
-	for (size_t i = 0; i < n; i++)
-		if (!ascii_is_lower(s[i]) && !ascii_is_digit(s[i]) && s[i] != '-')
-			return false;
-	return n && n <= 63 && s[0] != '-' && s[n - 1] != '-';
-}
-
-void e2b_sandbox_create(struct e2b_request *v)
-{
-	const char *name = json_string_value(json_object_get(v->json, "templateID"));
-	json_t *env = json_object_get(v->json, "envVars"), *labels = json_object();
-	struct cay_err err = {};
-	struct id id;
-	uint64_t ms;
-	int r = e2b_check_create(v->json, &err);
-
-	if (r >= 0 && !name)
-		r = cay_fail(&err, CAY_E_INVALID, "templateID is missing");
-	if (r >= 0)
-		r = e2b_read_labels(v->json, labels, &err);
-	if (r >= 0)
-		r = e2b_read_timeout(v, v->rq->head->target.p[5] == 'v' ? 300 : 15, &ms, &err);
-	if (r >= 0 && ms < 1000)
-		r = cay_fail(&err, CAY_E_INVALID, "timeout must be at least 1 second");
-	if (r < 0) {
-		json_decref(labels);
-		e2b_fail(v, &err);
-		return;
-	}
-	v->kept = json_pack("{s:o,s:I}", "labels", labels, "ttl_ms", (json_int_t)ms);
-	(void)json_object_set_new(v->kept, "env",
-				  json_is_object(env) ? json_incref(env) : json_object());
-	/* true is E2B's default, which clients also send: what the node allows decides */
-	if (json_is_false(json_object_get(v->json, "allow_internet_access")))
-		(void)json_object_set_new(v->kept, "egress", json_object());
-	v->target = arena_strndup(&v->arena, name, strlen(name));
-	if (!v->kept || !v->target) {
-		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");
-	} else if (id_parse(ID_SNAPSHOT, slice_of(name), &id) >= 0) {
-		v->number = 1;
-		e2b_create_from(v, "snapshot", name);
-	} else if (e2b_is_template_name(name)) {
-		e2b_create_from(v, "template", name);
-	} else {
-		v->number = 1;
-		e2b_create_from(v, "image", name);
-	}
 }
 
 /* Connect: get, resume or start, extend, token. */
@@ -258,13 +137,22 @@ static void on_e2b_connect_awake(struct e2b_request *v)
 		e2b_call(v, OP_SANDBOX_EXTEND, e2b_make_token, "{s:I}", "ttl_ms", (json_int_t)ms);
 }
 
+static void on_e2b_connect_stopped(struct e2b_request *v)
+{
+	e2b_call(v, OP_SANDBOX_START, on_e2b_connect_awake, "{}");
+}
+
 static void on_e2b_connect_state(struct e2b_request *v)
 {
 	const char *state = e2b_answer_text(v, "state");
 	bool stopped = str_eq(state, "stopped");
+	bool reboot = json_is_false(json_object_get(v->json, "memory"));
 
 	if (e2b_answer_has_ended(v)) {
 		e2b_refuse(v, CAY_E_NOT_FOUND, "sandbox not found");
+	} else if (reboot && str_eq(state, "paused")) {
+		v->flag = true;
+		e2b_call(v, OP_SANDBOX_STOP, on_e2b_connect_stopped, "{}");
 	} else if (stopped || str_eq(state, "paused")) {
 		v->flag = true;
 		e2b_call(v, stopped ? OP_SANDBOX_START : OP_SANDBOX_RESUME, on_e2b_connect_awake,
@@ -322,7 +210,8 @@ static void on_e2b_sandbox_listed(struct e2b_request *v)
 	{
 		const char *state = json_string_value(json_object_get(row, "state"));
 
-		if (state && !e2b_state_in(state, e2b_ended, ARRAY_SIZE(e2b_ended)))
+		if (state && !e2b_state_in(state, e2b_ended, ARRAY_SIZE(e2b_ended)) &&
+		    (!v->target || str_eq(v->target, e2b_state_of(row))))
 			(void)json_array_append_new(rows, e2b_describe(row));
 	}
 	if (next && request_add_reply_header(v->rq, "X-Next-Token", next) < 0)
@@ -348,9 +237,9 @@ void e2b_sandbox_list(struct e2b_request *v)
 		e2b_fail(v, &err);
 		return;
 	}
-	if (!state || strchr(state, ','))
-		state = "live";
-	m = json_pack("{s:s,s:I}", "state", state, "limit", (json_int_t)most);
+	/* each is several states here; pages may have fewer rows then */
+	v->target = state && !strchr(state, ',') ? state : NULL;
+	m = json_pack("{s:s,s:I}", "state", "live", "limit", (json_int_t)most);
 	if (cursor)
 		(void)json_object_set_new(m, "cursor", json_string(cursor));
 	if (selector.len)
@@ -394,41 +283,47 @@ void e2b_sandbox_timeout(struct e2b_request *v)
 			 (json_int_t)(ms < 1000 ? 1000 : ms));
 }
 
+/* With E2B a paused sandbox has no deadline.  Where so much is not allowed, it keeps its own. */
+static void on_e2b_paused(struct e2b_request *v)
+{
+	v->accepts_failure = true;
+	e2b_call(v, OP_SANDBOX_EXTEND, on_e2b_sandbox_done, "{s:I}", "ttl_ms",
+		 (json_int_t)PAUSED_MS);
+}
+
+/* Without memory it is stopped: its files stay, and a start is a reboot. */
 static void on_e2b_pause_state(struct e2b_request *v)
 {
+	const char *state = e2b_answer_text(v, "state");
+	bool files = json_is_false(json_object_get(v->json, "memory"));
+
 	if (e2b_answer_has_ended(v))
 		e2b_refuse(v, CAY_E_NOT_FOUND, "sandbox not found");
-	else if (str_eq(e2b_state_of(v->answer), "paused"))
+	else if (str_eq(e2b_state_of(v->answer), "paused") &&
+		 !json_is_true(json_object_get(v->answer, "dozing")) &&
+		 !(files && str_eq(state, "paused")))
 		e2b_refuse(v, CAY_E_CONFLICT, "sandbox is already paused");
+	else if (files)
+		e2b_call(v, OP_SANDBOX_STOP, on_e2b_sandbox_done, "{}");
 	else
-		e2b_call(v, OP_SANDBOX_PAUSE, on_e2b_sandbox_done, "{}");
+		e2b_call(v, OP_SANDBOX_PAUSE, on_e2b_paused, "{}");
 }
 
 void e2b_sandbox_pause(struct e2b_request *v)
 {
-	if (json_is_false(json_object_get(v->json, "memory")))
-		e2b_refuse(v, CAY_E_INVALID, "a pause without memory is not supported by Cay");
-	else
-		e2b_call(v, OP_SANDBOX_GET, on_e2b_pause_state, "{}");
+	e2b_call(v, OP_SANDBOX_GET, on_e2b_pause_state, "{}");
 }
 
-/* Cay keeps no history of what a sandbox used, and an empty list says so. */
-static void on_e2b_metrics_state(struct e2b_request *v)
+/* One that dozes is: its next request wakes it. */
+bool e2b_answer_is_running(const struct e2b_request *v)
 {
-	if (e2b_answer_has_ended(v))
-		e2b_refuse(v, CAY_E_NOT_FOUND, "sandbox not found");
-	else
-		e2b_reply(v, 200, json_array());
-}
-
-void e2b_sandbox_metrics(struct e2b_request *v)
-{
-	e2b_call(v, OP_SANDBOX_GET, on_e2b_metrics_state, "{}");
+	return str_eq(e2b_answer_text(v, "state"), "running") ||
+	       json_is_true(json_object_get(v->answer, "dozing"));
 }
 
 static void on_e2b_health_known(struct e2b_request *v)
 {
-	if (v->status == 200 && str_eq(e2b_answer_text(v, "state"), "running"))
+	if (v->status == 200 && e2b_answer_is_running(v))
 		e2b_reply_status(v, 204);
 	else
 		e2b_fail_gone(v);

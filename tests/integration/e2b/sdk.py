@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """E2B's SDK for Python, unmodified: prints a line of JSON for each thing that was tried, [name, true or what came instead]"""
 import json
+import time
 
-from e2b import CommandExitException, InvalidArgumentException, NotFoundException, Sandbox, SandboxQuery, SandboxState, TimeoutException
+from e2b import CommandExitException, InvalidArgumentException, NotFoundException, Sandbox, SandboxQuery, SandboxState, TimeoutException, Volume
 
 
 def say(name, good, got=None):
@@ -14,6 +15,35 @@ def failure(kind, f):
         return "no error", f()
     except kind as e:
         return e
+
+
+def watch(s):
+    """By the calls of a watcher that is asked."""
+    s.files.make_dir("w")
+    w = s.files.watch_dir("w")
+    s.files.write("w/one", "1")
+    seen = []
+    for _ in range(50):
+        seen += [(e.type.value, e.name) for e in w.get_new_events()]
+        if ("write", "one") in seen:
+            break
+        time.sleep(0.1)
+    say("watch", ("create", "one") in seen and ("write", "one") in seen, seen)
+    w.stop()
+    say("no such directory", isinstance(failure(NotFoundException, lambda: s.files.watch_dir("nope")), Exception))
+
+
+def state(s):
+    made = s.create_snapshot()
+    say("snapshots", [x.snapshot_id for x in Sandbox.list_snapshots(sandbox_id=s.sandbox_id).next_items()] == [made.snapshot_id], made)
+    say("delete one", Sandbox.delete_snapshot(made.snapshot_id) and not Sandbox.delete_snapshot(made.snapshot_id))
+    s.files.write("kept", "f")
+    (f,) = s.fork(timeout=60)
+    say("fork", f.files.read("kept") == "f", f)
+    f.kill()
+    v = Volume.create("py")
+    say("volume", [x.name for x in Volume.list()] == ["py"], v)
+    say("destroy it", Volume.destroy(v.volume_id) and not Volume.destroy(v.volume_id))
 
 
 def main():
@@ -53,7 +83,10 @@ def main():
     s.pause()
     c = Sandbox.connect(s.sandbox_id)
     say("pause, connect", c.commands.run("cat a.txt").stdout == "héllo")
-    say("metrics", c.get_metrics() == [])
+    m = c.get_metrics()
+    say("metrics", len(m) == 1 and m[0].mem_total > m[0].mem_used > 0, m)
+    watch(c)
+    state(c)
     say("end", c.kill())
     say("end again", c.kill() is False)
     say("is not running", s.is_running() is False)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unmodified SDKs of E2B against a whole node, and who may do what below /e2b"""
+import http.client
 import json
 import pathlib
+import ssl
 import subprocess
 
+import cay
 import e2b_world
 import pytest
 
 HERE = pathlib.Path(__file__).parent
+JS_ROWS, PY_ROWS, DOMAIN_ROWS = 72, 33, 13
 
 
 def outcomes(done):
@@ -23,7 +27,7 @@ def test_sdk_for_javascript(node, spelling, request):
     done = subprocess.run([e2b_world.NODE, HERE / "sdk.cjs"], env=env, capture_output=True, text=True, timeout=120)
     rows = outcomes(done)
     assert [r for r in rows if r[1] is not True] == []
-    assert len(rows) == 53
+    assert len(rows) == JS_ROWS
 
 
 def test_sdk_for_python(node):
@@ -31,7 +35,15 @@ def test_sdk_for_python(node):
     done = subprocess.run(["python3", HERE / "sdk.py"], env=env, capture_output=True, text=True, timeout=120)
     rows = outcomes(done)
     assert [r for r in rows if r[1] is not True] == []
-    assert len(rows) == 26
+    assert len(rows) == PY_ROWS
+
+
+def test_sdk_with_a_host_for_each_port(wide):
+    env = wide.domain_env(wide.new_key())
+    done = subprocess.run([e2b_world.NODE, HERE / "domain.cjs"], env=env, capture_output=True, text=True, timeout=120)
+    rows = outcomes(done)
+    assert [r for r in rows if r[1] is not True] == []
+    assert len(rows) == DOMAIN_ROWS
 
 
 # -- who may do what
@@ -62,11 +74,18 @@ def envelope(message):
 
 
 CONTROL = [("GET", "/sandboxes/{}", None), ("POST", "/sandboxes/{}/timeout", {"timeout": 60}), ("POST", "/sandboxes/{}/pause", {}), ("POST", "/sandboxes/{}/resume", {}),
-           ("POST", "/sandboxes/{}/connect", {"timeout": 60}), ("POST", "/v2/sandboxes/{}/connect", {}), ("GET", "/sandboxes/{}/metrics", None), ("DELETE", "/sandboxes/{}", None)]
+           ("POST", "/sandboxes/{}/connect", {"timeout": 60}), ("POST", "/v2/sandboxes/{}/connect", {}), ("GET", "/sandboxes/{}/metrics", None),
+           ("POST", "/sandboxes/{}/fork", {}), ("POST", "/sandboxes/{}/snapshots", {}), ("PUT", "/sandboxes/{}/network", {"denyOut": ["0.0.0.0/0"]}), ("DELETE", "/sandboxes/{}", None)]
+# what belongs to a tenant: rows are of the caller's
+TENANT = [("POST", "/sandboxes", {"templateID": "base"}), ("POST", "/v2/sandboxes", {"templateID": "base"}), ("GET", "/sandboxes", None), ("GET", "/v2/sandboxes", None), ("GET", "/snapshots", None),
+          ("POST", "/volumes", {"name": "walk"}), ("GET", "/volumes", None)]
+# and what is named: a snapshot, a volume
+NAMED = [("DELETE", "/templates/{}", "snapshot"), ("GET", "/volumes/{}", "volume"), ("DELETE", "/volumes/{}", "volume")]
 UNARY = {"/process.Process/List": {}, "/process.Process/SendInput": {"process": {"pid": 1}, "input": {"stdin": ""}}, "/process.Process/CloseStdin": {"process": {"pid": 1}},
          "/process.Process/SendSignal": {"process": {"pid": 1}, "signal": "SIGNAL_SIGKILL"}, "/process.Process/Update": {"process": {"pid": 1}, "pty": {"size": {"cols": 1, "rows": 1}}},
-         **{f"/filesystem.Filesystem/{m}": {"path": "/x"} for m in ("Stat", "ListDir", "MakeDir", "Remove")}, "/filesystem.Filesystem/Move": {"source": "/x", "destination": "/y"}}
-STREAMS = {"/process.Process/Start": {"process": {"cmd": "/bin/true"}}, "/process.Process/Connect": {"process": {"pid": 1}}}
+         **{f"/filesystem.Filesystem/{m}": {"path": "/x"} for m in ("Stat", "ListDir", "MakeDir", "Remove")}, "/filesystem.Filesystem/CreateWatcher": {"path": "/tmp"},
+         **{f"/filesystem.Filesystem/{m}": {"watcherId": "1"} for m in ("GetWatcherEvents", "RemoveWatcher")}, "/filesystem.Filesystem/Move": {"source": "/x", "destination": "/y"}}
+STREAMS = {"/process.Process/Start": {"process": {"cmd": "/bin/true"}}, "/process.Process/Connect": {"process": {"pid": 1}}, "/filesystem.Filesystem/WatchDir": {"path": "/tmp"}}
 FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="/x"\r\n\r\ny\r\n--b--\r\n'
 CODE = [("POST", "/execute", {"code": "1"}), ("GET", "/contexts", None), ("POST", "/contexts", {}), ("DELETE", "/contexts/kn" + "0" * 24, None), ("POST", "/contexts/kn" + "0" * 24 + "/restart", {})]
 
@@ -88,7 +107,7 @@ def inside():
 def test_the_walk_has_every_route():
     table = (HERE.parents[2] / "src/e2b/routes.def").read_text()
     rows = {tuple(line.split('"')[1:4:2]) for line in table.splitlines() if line.startswith("E2B_ROUTE(\"")}
-    walked = {(m, p) for m, p, _ in CONTROL} | {("POST", "/sandboxes"), ("POST", "/v2/sandboxes"), ("GET", "/sandboxes"), ("GET", "/v2/sandboxes")}
+    walked = {(m, p) for m, p, _ in [*CONTROL, *TENANT, *NAMED]}
     walked |= {(m, p.split("?")[0].replace("kn" + "0" * 24, "{}")) for m, p, _, _ in inside()}
     assert rows == walked
 
@@ -109,10 +128,99 @@ def test_a_foreign_sandbox_is_an_absent_one(node, mine, foreign):
     assert json.loads(node.ask("GET", f"/sandboxes/{there}", None, {"X-API-Key": node.operator_key()})[2])["state"] == "running"
 
 
+def test_foreign_snapshots_and_volumes_are_absent_ones(node, mine, foreign):
+    key = {"X-API-Key": node.operator_key()}
+    made = {"snapshot": json.loads(node.ask("POST", f"/sandboxes/{mine['sandboxID']}/snapshots", {}, key)[2])["snapshotID"],
+            "volume": json.loads(node.ask("POST", "/volumes", {"name": "own"}, key)[2])["volumeID"]}
+    other = {"X-API-Key": foreign["key"]}
+    for method, path, kind in NAMED:
+        absent = made[kind][:2] + "0" * 24
+        replies = [node.ask(method, path.replace("{}", name), None, other)[::2] for name in (absent, made[kind])]
+        assert replies[0] == replies[1] and replies[0][0] == 404, (path, replies)
+    status, _, text = node.ask("POST", "/v2/sandboxes", {"templateID": made["snapshot"]}, other)
+    assert status == 404, text
+    status, _, text = node.ask("POST", "/v2/sandboxes", {"templateID": "base", "volumeMounts": [{"name": "own", "path": "/own"}]}, other)
+    assert status == 404 and b"own" in text, text
+    assert json.loads(node.ask("GET", "/snapshots", None, other)[2]) == [] and json.loads(node.ask("GET", "/volumes", None, other)[2]) == []
+    for method, path, kind in NAMED:
+        assert node.ask(method, path.replace("{}", made[kind]), None, {**key})[0] in (200, 204), path
+
+
+def unary(node, method, body, headers):
+    status, _, text = node.ask("POST", f"/filesystem.Filesystem/{method}", body, headers)
+    return status, json.loads(text)
+
+
+def test_a_watcher_is_asked_by_who_sees_its_sandbox(node, mine, foreign):
+    own = {"X-Access-Token": mine["envdAccessToken"], "E2b-Sandbox-Id": mine["sandboxID"]}
+    status, made = unary(node, "CreateWatcher", {"path": "/tmp"}, own)
+    assert status == 200, made
+    second = create(node, node.new_key())
+    for credential, sandbox in (({"X-API-Key": foreign["key"]}, mine["sandboxID"]), ({"X-Access-Token": foreign["token"]}, mine["sandboxID"]),
+                                ({"X-Access-Token": second["envdAccessToken"]}, mine["sandboxID"]), ({"X-Access-Token": second["envdAccessToken"]}, second["sandboxID"])):
+        for method in ("GetWatcherEvents", "RemoveWatcher"):
+            status, said = unary(node, method, made, {**credential, "E2b-Sandbox-Id": sandbox})
+            assert status in (403, 404, 502), (method, said)
+    assert unary(node, "GetWatcherEvents", made, own) == (200, {"events": []})
+    assert unary(node, "RemoveWatcher", made, own) == (200, {})
+    assert unary(node, "GetWatcherEvents", made, own)[0] == 404
+    # it ends with its sandbox
+    status, made = unary(node, "CreateWatcher", {"path": "/tmp"}, {"X-API-Key": node.operator_key(), "E2b-Sandbox-Id": second["sandboxID"]})
+    assert status == 200, made
+    assert node.ask("DELETE", f"/sandboxes/{second['sandboxID']}", None, {"X-API-Key": node.operator_key()})[0] == 204
+    assert unary(node, "GetWatcherEvents", made, {"X-API-Key": node.operator_key(), "E2b-Sandbox-Id": second["sandboxID"]})[0] in (404, 502)
+
+
+# -- by the host of a port
+
+def by_host(wide, sandbox, method, path, body=None, headers=None, port=49983):
+    c = http.client.HTTPSConnection("localhost", wide.port, timeout=30, context=ssl.create_default_context(cafile=wide.ca))
+    c.request(method, path, body, {"Host": f"{port}-{sandbox}.preview.test:{wide.port}", **(headers or {})})
+    r = c.getresponse()
+    status, text = r.status, r.read()
+    c.close()
+    return status, text
+
+
+@pytest.fixture(scope="module")
+def mine_and_other(wide):
+    """Ids of two sandboxes of one tenant, each with a token of its own."""
+    made = [wide.call("POST", "/v1/sandboxes", {"image": "base"})["id"] for _ in range(2)]
+    yield [(name, wide.call("POST", f"/v1/sandboxes/{name}/token", {"scope": "write"})["token"]) for name in made]
+    for name in made:
+        wide.delete(name)
+
+
+def test_a_host_needs_a_credential_of_its_sandbox(wide, mine_and_other):
+    (here, own), (there, other) = mine_and_other
+    for method, path, body, headers in inside():
+        port = int(headers.get("E2b-Sandbox-Port", "49983"))
+        for credential, refused in (({}, (401,)), ({"X-Access-Token": "x"}, (401,)), ({"X-Access-Token": other}, (403, 404, 502))):
+            status, text = by_host(wide, here, method, path, body, {**headers, **credential}, port)
+            assert status in refused or b'{"error":{"code":"permission_denied"' in text, (path, credential, status, text)
+        # the host decides, whatever the header says
+        status, text = by_host(wide, there, method, path, body, {**headers, "X-Access-Token": own, "E2b-Sandbox-Id": here}, port)
+        assert status in (403, 404, 502) or b'{"error":{"code":"permission_denied"' in text, (path, status, text)
+    status, text = by_host(wide, here, "GET", "/files?path=/etc/passwd", None, {"X-Access-Token": own, "E2b-Sandbox-Id": there})
+    assert status == 200 and b"root" in text
+    assert by_host(wide, here, "GET", "/sandboxes", None, {"X-Access-Token": own})[0] == 404
+
+
+def test_ports_are_public_only_where_the_node_says_so(node):
+    status, _, text = node.ask("POST", "/v2/sandboxes", {"templateID": "base", "network": {"allowPublicTraffic": True}}, {"X-API-Key": node.operator_key()})
+    assert status == 400 and b"edge.public_ports" in text, text
+    with pytest.raises(cay.ApiError) as refused:
+        node.call("POST", "/v1/sandboxes", {"image": "base", "public_ports": True})
+    assert refused.value.code == "unsupported"
+    own = create(node, node.operator_key())["sandboxID"]
+    assert node.call("GET", f"/v1/sandboxes/{own}")["public_ports"] is False
+    node.ask("DELETE", f"/sandboxes/{own}", None, {"X-API-Key": node.operator_key()})
+
+
 @pytest.mark.parametrize("credential", [{}, {"X-API-Key": ""}, {"X-API-Key": "cay_00000000_" + "A" * 43}, {"X-API-Key": "e2b_00"}, {"X-Access-Token": "cayt_" + "A" * 118},
                                         {"Authorization": "Basic dXNlcjo="}], ids=["none", "empty", "unknown", "short", "token", "user"])
 def test_without_a_credential_nothing_is_answered(node, mine, credential):
-    asks = [(m, p.replace("{}", mine["sandboxID"]), b, {}) for m, p, b in CONTROL] + list(inside()) + [("POST", "/v2/sandboxes", {"templateID": "base"}, {})]
+    asks = [(m, p.replace("{}", mine["sandboxID"]), b, {}) for m, p, b in [*CONTROL, *TENANT, *((m, p, None) for m, p, _ in NAMED)]] + list(inside())
     for method, path, body, headers in asks:
         status, _, text = node.ask(method, path, body, {**headers, **credential, "E2b-Sandbox-Id": mine["sandboxID"]})
         assert status == 401 and json.loads(text)["code"] == 401 and json.loads(text)["message"], (path, status, text)
@@ -155,7 +263,7 @@ def test_a_key_that_may_only_read(node, mine):
 def test_every_error_has_a_body_of_e2b(node):
     key = {"X-API-Key": node.operator_key()}
     for method, path, body in [("GET", "/nothing", None), ("PUT", "/v2/sandboxes", {}), ("POST", "/v2/sandboxes", b"{"), ("POST", "/v2/sandboxes", []), ("POST", "/v2/sandboxes", {"templateID": 1}),
-                               ("POST", "/v2/sandboxes", {"templateID": "base", "timeout": "x"}), ("POST", "/v2/sandboxes", {"templateID": "base", "autoPause": True}), ("GET", "/sandboxes/x", None),
+                               ("POST", "/v2/sandboxes", {"templateID": "base", "timeout": "x"}), ("POST", "/v2/sandboxes", {"templateID": "base", "mcp": {"a": {}}}), ("GET", "/sandboxes/x", None),
                                ("GET", "/v2/sandboxes?limit=0", None), ("POST", "/v2/sandboxes", {"templateID": "base", "metadata": {"a": "x" * 4000 + " "}})]:
         status, headers, text = node.ask(method, path, body, key)
         said = json.loads(text)
@@ -169,15 +277,13 @@ def test_unknown_members_are_ignored(node):
     assert (status, text) == (204, b"")
 
 
-def test_without_internet_access_it_has_a_policy_of_its_own(node):
-    """One that allows nothing, whatever the node's default is, also after that changes."""
+def test_without_internet_access_nothing_is_allowed(node):
     key = node.operator_key()
-    own = []
-    for allowed in (False, True):
-        made = create(node, key, allow_internet_access=allowed)["sandboxID"]
-        own.append(node.call("GET", f"/v1/sandboxes/{made}/egress"))
+    for options in ({"allow_internet_access": False}, {"network": {"denyOut": ["0.0.0.0/0"]}}):
+        made = create(node, key, **options)["sandboxID"]
+        policy = node.call("GET", f"/v1/sandboxes/{made}/egress")["policy"]
+        assert policy["default"] == "deny" and not policy.get("rules") and not policy.get("presets"), policy
         node.ask("DELETE", f"/sandboxes/{made}", None, {"X-API-Key": key})
-    assert own[0]["policy"] == {"default": "deny", "rules": []} and own[1] != own[0], own
 
 
 def test_telemetry_is_dropped_and_no_other_underscore(node):
