@@ -109,6 +109,8 @@ static int e2b_write_head(const struct e2b_request *v, const struct op *op,
 
 	if (r >= 0 && how->range)
 		r = buf_printf(b, "Range: %s\r\n", how->range);
+	if (r >= 0 && how->ends_with_caller)
+		r = buf_puts(b, "Prefer: end-with-caller\r\n");
 	if (r >= 0 && op->body != BODY_NONE)
 		r = buf_printf(b, "Content-Type: %s\r\n",
 			       op->body == BODY_JSON ? "application/json"

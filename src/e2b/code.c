@@ -6,6 +6,7 @@
 #define KEEPALIVE_TICK_MS 1000
 #define EVENT_MAX MIB(12) /* of results, with their escapes */
 #define RESULTS_MAX MIB(8)
+#define HELD_MAX KIB(4)
 
 /* The members of a result, by MIME type.  Others are in `extra`. */
 static const struct {
@@ -107,17 +108,17 @@ static bool code_take_event(struct e2b_request *v, struct slice line)
 {
 	json_t *event = NULL;
 	const json_t *m;
-	bool full = false;
+	bool full = e2b_code_flush(v);
 
 	if (json_parse(line, &code_limits, &event, NULL) < 0)
-		return false;
+		return full;
 	if ((m = json_object_get(event, "result")))
-		full = code_send(v, code_result(m));
+		full |= code_send(v, code_result(m));
 	else if ((m = json_object_get(event, "exception")))
-		full = code_send(v, code_error(m));
+		full |= code_send(v, code_error(m));
 	else if ((m = json_object_get(event, "execution_count")))
-		full = code_send(v, json_pack("{s:s,s:O}", "type", "number_of_executions",
-					      "execution_count", m));
+		full |= code_send(v, json_pack("{s:s,s:O}", "type", "number_of_executions",
+					       "execution_count", m));
 	json_decref(event);
 	return full;
 }
@@ -174,19 +175,43 @@ static bool code_send_text(struct e2b_request *v, const char *stream, const char
 	return full;
 }
 
-static bool code_take_output(struct e2b_request *v, unsigned which, const uint8_t *p, size_t n)
+/* Send the first n bytes that are held of a stream, but no part of a character. */
+static bool code_send_held(struct e2b_request *v, unsigned which, size_t n)
 {
 	static const char *const names[] = { "stdout", "stderr" };
 	struct buf *held = &v->held[which];
-	size_t whole;
+	size_t whole = code_whole_characters(held->data, n);
+	bool full = whole && code_send_text(v, names[which], held->data, whole);
+
+	buf_consume(held, whole);
+	return full;
+}
+
+bool e2b_code_flush(struct e2b_request *v)
+{
 	bool full = false;
 
+	for (unsigned i = 0; i < ARRAY_SIZE(v->held); i++)
+		if (v->held[i].len)
+			full |= code_send_held(v, i, v->held[i].len);
+	return full;
+}
+
+/* Whole lines, as IPython's own streams send them.  A part waits for the rest, for whatever comes
+ * after it, or a second. */
+static bool code_take_output(struct e2b_request *v, unsigned which, const uint8_t *p, size_t n)
+{
+	struct buf *held = &v->held[which], *other = &v->held[!which];
+	bool full = other->len && code_send_held(v, !which, other->len);
+	const char *end;
+
 	if (buf_append(held, p, n) < 0)
-		return false;
-	whole = code_whole_characters(held->data, held->len);
-	if (whole)
-		full = code_send_text(v, names[which], held->data, whole);
-	buf_consume(held, whole);
+		return full;
+	end = memrchr(held->data, '\n', held->len);
+	if (held->len > HELD_MAX)
+		full |= code_send_held(v, which, held->len);
+	else if (end)
+		full |= code_send_held(v, which, (size_t)(end + 1 - held->data));
 	return full;
 }
 
@@ -236,6 +261,7 @@ static void code_send_end(struct e2b_request *v)
 {
 	const char *reason = json_string_value(json_object_get(v->kept, "reason"));
 
+	(void)e2b_code_flush(v);
 	if (reason && !str_eq(reason, "exit"))
 		(void)code_send(
 			v, json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name",
@@ -277,6 +303,7 @@ static const char *code_language(const json_t *body)
 static void code_run(struct e2b_request *v, enum op_id op, json_t *members)
 {
 	static const struct e2b_transfer how = { .accept = FRAME_MEDIA_TYPE,
+						 .ends_with_caller = true,
 						 .piece = on_code_piece,
 						 .done = on_code_done };
 	json_t *env = json_object_get(v->json, "env_vars");

@@ -140,7 +140,8 @@ void e2b_call(struct e2b_request *v, enum op_id op, e2b_step *then, const char *
 struct e2b_transfer {
 	const char *accept, *range;
 	struct slice body;
-	bool upload; /* client_call_write() sends the body; then `ready` is called */
+	bool ends_with_caller; /* what was started ends when the call is cancelled */
+	bool upload;           /* client_call_write() sends the body; then `ready` is called */
 	bool (*piece)(void *arg, const struct http_head *head, struct slice bytes);
 	void (*drain)(void *arg);
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
@@ -180,6 +181,9 @@ bool e2b_answer_is_running(const struct e2b_request *v);
 void e2b_make_token(struct e2b_request *v);
 [[nodiscard]] int e2b_read_timeout(const struct e2b_request *v, uint64_t fallback, uint64_t *ret_ms,
 				   struct cay_err *err);
+
+/* code.c: send the output that waits for the end of its line. */
+bool e2b_code_flush(struct e2b_request *v);
 
 /* files.c: v->target, and with source v->source, as absolute paths; then go on. */
 void e2b_resolve_paths(struct e2b_request *v, const char *target, const char *source,

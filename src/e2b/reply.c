@@ -168,6 +168,8 @@ void on_e2b_keepalive(uv_timer_t *t)
 		if (!v->keepalive_ms || !v->begun || !v->rq)
 			continue;
 		any = true;
+		if (v->route->plane == E2B_CODE)
+			(void)e2b_code_flush(v);
 		if (now - v->written_ms < v->keepalive_ms)
 			continue;
 		if (v->route->start == e2b_watch_dir) {

@@ -10,6 +10,7 @@ HERE = pathlib.Path(__file__)
 sys.path.append(str(HERE.parents[2] / "lib"))
 import certs  # noqa: E402
 import e2b_world  # noqa: E402
+import unpacked  # noqa: E402
 import world  # noqa: E402
 
 BUILD = os.environ.get("CAY_BUILD", "build/gcc")
@@ -38,3 +39,10 @@ def wide(tmp_path_factory):
     w.ca = ca.file
     with w:
         yield w
+
+
+@pytest.fixture(scope="session")
+def code_image(node):
+    """The name of the image with Python, Node and R."""
+    with unpacked.lent(node, "code") as name:
+        yield name

@@ -46,6 +46,14 @@ def test_sdk_with_a_host_for_each_port(wide):
     assert len(rows) == DOMAIN_ROWS
 
 
+@pytest.mark.parametrize("program", [[e2b_world.NODE, "interpreter.cjs"], ["python3", "interpreter.py"]], ids=["javascript", "python"])
+def test_code_interpreter(node, code_image, program):
+    env = node.sdk_env(e2b_world.hex_key(node.new_key()))
+    done = subprocess.run([program[0], HERE / program[1]], env=env, capture_output=True, text=True, timeout=180)
+    rows = outcomes(done)
+    assert [r for r in rows if r[1] is not True] == []
+
+
 # -- who may do what
 
 def create(node, key, **more):
