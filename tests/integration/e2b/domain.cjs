@@ -39,7 +39,7 @@ async function main() {
   ;[status, text] = await get(`https://${s.getHost(49983)}/files?path=/etc/passwd`)
   say('its files are not public', status === 401, [status, text])
 
-  const c = await Sandbox.create({ timeoutMs: 60000, network: { allowPublicTraffic: false } })
+  const c = await Sandbox.create({ timeoutMs: 60000, allowInternetAccess: false, network: { allowPublicTraffic: false } })
   await serve(c)
   const token = c.trafficAccessToken
   const at = `https://${c.getHost(8000)}/`

@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import re
 import ssl
 import subprocess
 
@@ -52,6 +53,21 @@ def test_code_interpreter(node, code_image, program):
     done = subprocess.run([program[0], HERE / program[1]], env=env, capture_output=True, text=True, timeout=180)
     rows = outcomes(done)
     assert [r for r in rows if r[1] is not True] == []
+
+
+def test_the_guide_says_what_is_tried():
+    """Each name in its table is in one of the programs, and its versions are those of the lock files."""
+    top = HERE.parents[2]
+    guide = (top / "docs/e2b.md").read_text()
+    tried = "".join((HERE / name).read_text() for name in ("sdk.cjs", "sdk.py", "domain.cjs", "interpreter.cjs", "interpreter.py"))
+    rows = guide.split("## What there is")[1].split("## What differs")[0]
+    names = [w for row in rows.splitlines() if row.startswith("| `") for w in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert len(names) > 30
+    assert [n for n in names if n.removeprefix("Sandbox.") not in tried] == []
+    npm = json.loads((top / "dev/npm/package.json").read_text())["devDependencies"]
+    python = dict(re.findall(r"^(e2b[a-z-]*)==(\S+)", (top / "dev/python/python.lock").read_text(), re.M))
+    for version in (npm["e2b"], npm["@e2b/code-interpreter"], python["e2b"], python["e2b-code-interpreter"]):
+        assert version in rows, version
 
 
 # -- who may do what
