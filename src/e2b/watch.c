@@ -17,6 +17,7 @@
 #define WATCHERS_MAX 1024
 #define TENANT_WATCHERS_MAX 128
 #define WATCHER_EVENTS_MAX 4096
+#define WATCHER_ID_LEN 16
 #define WATCHER_IDLE_MS 3600000 /* without a question */
 
 static const struct {
@@ -177,16 +178,21 @@ static void watcher_count(struct e2b *d, const struct id *tenant, unsigned *ret_
 	}
 }
 
+static void watcher_format_id(const struct e2b_request *w, char ret[static WATCHER_ID_LEN + 1])
+{
+	if (snprintf(ret, WATCHER_ID_LEN + 1, "%016llx", (unsigned long long)w->watcher) < 0)
+		ret[0] = 0;
+}
+
 /* The reply of CreateWatcher; the request stays without its client. */
 static void watcher_begin(struct e2b_request *v)
 {
 	struct request *rq = v->rq;
 	auto_buf b = BUF_INIT(128);
 	struct jw w = jw_to(&b);
-	char id[24];
+	char id[WATCHER_ID_LEN + 1];
 
-	if (snprintf(id, sizeof(id), "%llx", (unsigned long long)v->watcher) < 0)
-		id[0] = 0;
+	watcher_format_id(v, id);
 	jw_object_begin(&w, NULL);
 	jw_str(&w, "watcherId", id);
 	jw_end(&w);
@@ -239,13 +245,13 @@ void e2b_watcher_create(struct e2b_request *v)
 static struct e2b_request *watcher_find(struct e2b_request *v)
 {
 	const char *want = json_string_value(json_object_get(v->json, "watcherId"));
-	char id[24];
+	char id[WATCHER_ID_LEN + 1];
 
-	for (struct e2b_request *w = v->door->requests; w && want; w = w->next)
-		if (w->watcher && !w->rq && str_eq(w->sandbox, v->sandbox) &&
-		    snprintf(id, sizeof(id), "%llx", (unsigned long long)w->watcher) > 0 &&
-		    str_eq(id, want))
+	for (struct e2b_request *w = v->door->requests; w && want; w = w->next) {
+		watcher_format_id(w, id);
+		if (w->watcher && !w->rq && str_eq(w->sandbox, v->sandbox) && str_eq(id, want))
 			return w;
+	}
 	e2b_refuse(v, CAY_E_NOT_FOUND, "there is no such watcher");
 	return NULL;
 }

@@ -50,7 +50,7 @@ async function main() {
   say('remove', !(await s.listCodeContexts()).some((o) => o.id === k.id))
   const e = await failure(() => s.runCode('1', { context: k }))
   say('no such context', e.name === 'NotFoundError', [e.name, e.message])
-  const t = await failure(() => s.runCode('import time; time.sleep(60)', { timeoutMs: 1000 }))
+  const t = await failure(() => s.runCode('import threading; threading.Event().wait(60)', { timeoutMs: 1000 }))
   r = await s.runCode('x')
   say('after one that was left', t.name === 'TimeoutError' && r.text === '21', [t.name, r])
   say('kill', await s.kill())

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """E2B's SDK for Python, unmodified: prints a line of JSON for each thing that was tried, [name, true or what came instead]"""
 import json
-import time
+import pathlib
+import sys
 
-from e2b import CommandExitException, InvalidArgumentException, NotFoundException, Sandbox, SandboxQuery, SandboxState, TimeoutException, Volume
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "lib"))
+import cay  # noqa: E402
+from e2b import CommandExitException, InvalidArgumentException, NotFoundException, Sandbox, SandboxQuery, SandboxState, TimeoutException, Volume  # noqa: E402
 
 
 def say(name, good, got=None):
@@ -23,11 +26,12 @@ def watch(s):
     w = s.files.watch_dir("w")
     s.files.write("w/one", "1")
     seen = []
-    for _ in range(50):
-        seen += [(e.type.value, e.name) for e in w.get_new_events()]
-        if ("write", "one") in seen:
-            break
-        time.sleep(0.1)
+
+    def written():
+        seen.extend((e.type.value, e.name) for e in w.get_new_events())
+        return ("write", "one") in seen
+
+    cay.wait_for("the event", written, 10)
     say("watch", ("create", "one") in seen and ("write", "one") in seen, seen)
     w.stop()
     say("no such directory", isinstance(failure(NotFoundException, lambda: s.files.watch_dir("nope")), Exception))
