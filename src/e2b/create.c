@@ -2,8 +2,10 @@
 #include "e2b/e2b.h"
 #include "e2b/metadata.h"
 #include "e2b/network.h"
+#include "text/percent.h"
 
 #define MOUNTS_MAX 8
+#define IMAGES_MAX 1000
 
 /* Names that the SDKs ask for by themselves, and the image that serves for them, unless a template
  * has the name. */
@@ -117,10 +119,16 @@ static void create_from(struct e2b_request *v, const char *what, const char *nam
 		e2b_fail(v, &err);
 }
 
+static const char *create_image_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(create_images); i++)
+		if (str_eq(name, create_images[i].name))
+			return create_images[i].image;
+	return name;
+}
+
 static void on_create_done(struct e2b_request *v)
 {
-	const char *image = v->target;
-
 	if (v->status < 400) {
 		v->flag = true;
 		e2b_make_token(v);
@@ -136,10 +144,7 @@ static void on_create_done(struct e2b_request *v)
 		return;
 	}
 	v->number = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(create_images); i++)
-		if (str_eq(image, create_images[i].name))
-			image = create_images[i].image;
-	create_from(v, "image", image);
+	create_from(v, "image", create_image_of(v->target));
 }
 
 static bool create_is_template_name(const char *s)
@@ -289,4 +294,60 @@ void e2b_sandbox_network(struct e2b_request *v)
 	v->then = on_network_changed;
 	if (r < 0 || e2b_transfer(v, OP_EGRESS_PUT, policy, &(struct e2b_transfer){}, &err) < 0)
 		e2b_fail(v, &err);
+}
+
+/* Whether there is something that a create with this name would use. */
+
+static void alias_reply(struct e2b_request *v)
+{
+	e2b_reply(v, 200, json_pack("{s:s,s:b}", "templateID", v->target, "public", false));
+}
+
+static void on_alias_images(struct e2b_request *v)
+{
+	const char *want = create_image_of(v->target);
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(v->answer, "images"), i, row)
+	{
+		if (json_text_eq(json_object_get(row, "name"), want)) {
+			alias_reply(v);
+			return;
+		}
+	}
+	e2b_refuse(v, CAY_E_NOT_FOUND, "template not found");
+}
+
+static void alias_find_image(struct e2b_request *v)
+{
+	e2b_call(v, OP_IMAGE_LIST, on_alias_images, "{s:i}", "limit", IMAGES_MAX);
+}
+
+static void on_alias_template(struct e2b_request *v)
+{
+	if (v->status < 400)
+		alias_reply(v);
+	else if (v->failure.code == CAY_E_NOT_FOUND)
+		alias_find_image(v);
+	else
+		e2b_fail(v, &v->failure);
+}
+
+void e2b_template_alias(struct e2b_request *v)
+{
+	size_t n = strlen(v->segment);
+	char *name = arena_alloc(&v->arena, 1, n + 1);
+
+	if (!name || percent_decode(v->segment, n, name, &n) < 0) {
+		e2b_refuse(v, CAY_E_NOT_FOUND, "template not found");
+		return;
+	}
+	name[n] = 0;
+	v->target = name;
+	v->accepts_failure = create_is_template_name(name);
+	if (v->accepts_failure)
+		e2b_call(v, OP_TEMPLATE_GET, on_alias_template, "{s:s}", "template", name);
+	else
+		alias_find_image(v);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // E2B's SDK, unmodified: prints a line of JSON for each thing that was tried, [name, true or what came instead]
-const { Sandbox, Volume } = require('e2b')
+const { Sandbox, Template, Volume } = require('e2b')
 const say = (name, good, got) => console.log(JSON.stringify([name, good === true ? true : (got ?? String(good))]))
 const name = (e) => e.name
 const failure = async (f) => { try { return ['no error', await f()] } catch (e) { return e } }
@@ -194,6 +194,9 @@ async function life(s) {
   say('no such template', e.message?.includes('nonsuch'), [name(e), e.message])
   e = await failure(() => Sandbox.create({ network: { denyOut: ['1.2.3.4'] } }))
   say('one denied address is refused', e.message?.includes('denyOut can only be'), [name(e), e.message])
+  say('Template.exists', (await Template.exists('base')) && !(await Template.exists('nonsuch')))
+  const fifty = await Promise.all(Array.from({ length: 50 }, () => Sandbox.create({ timeoutMs: 60000 })))
+  say('50 at once', (await Promise.all(fifty.map((o) => o.kill()))).every((killed) => killed))
   say('kill', await s.kill())
   say('kill again', (await s.kill()) === false)
   say('not running', (await s.isRunning()) === false)

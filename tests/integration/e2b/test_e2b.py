@@ -12,7 +12,7 @@ import e2b_world
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-JS_ROWS, PY_ROWS, DOMAIN_ROWS = 72, 33, 13
+JS_ROWS, PY_ROWS, DOMAIN_ROWS = 74, 33, 13
 
 
 def outcomes(done):
@@ -109,7 +109,7 @@ CONTROL = [("GET", "/sandboxes/{}", None), ("POST", "/sandboxes/{}/timeout", {"t
            ("POST", "/sandboxes/{}/fork", {}), ("POST", "/sandboxes/{}/snapshots", {}), ("PUT", "/sandboxes/{}/network", {"denyOut": ["0.0.0.0/0"]}), ("DELETE", "/sandboxes/{}", None)]
 # what belongs to a tenant: rows are of the caller's
 TENANT = [("POST", "/sandboxes", {"templateID": "base"}), ("POST", "/v2/sandboxes", {"templateID": "base"}), ("GET", "/sandboxes", None), ("GET", "/v2/sandboxes", None), ("GET", "/snapshots", None),
-          ("POST", "/volumes", {"name": "walk"}), ("GET", "/volumes", None)]
+          ("POST", "/volumes", {"name": "walk"}), ("GET", "/volumes", None), ("GET", "/templates/aliases/{}", None)]
 # and what is named: a snapshot, a volume
 NAMED = [("DELETE", "/templates/{}", "snapshot"), ("GET", "/volumes/{}", "volume"), ("DELETE", "/volumes/{}", "volume")]
 UNARY = {"/process.Process/List": {}, "/process.Process/SendInput": {"process": {"pid": 1}, "input": {"stdin": ""}}, "/process.Process/CloseStdin": {"process": {"pid": 1}},
