@@ -6,6 +6,8 @@
 
 #define HEAD_MAX KIB(24)
 #define REQUEST_MAX MIB(3)
+#define UPLOAD_QUEUE KIB(192)      /* of a call that sends its body in pieces */
+#define PIECES_FAILURE_MAX KIB(64) /* of the reply to a call whose success comes in pieces */
 
 /* A reply may come from a sandbox. */
 static const struct json_limits e2b_answer_limits = { E2B_ANSWER_MAX, 24, 65536 };
@@ -107,6 +109,9 @@ static int e2b_write_head(const struct e2b_request *v, const struct op *op,
 			   op_method_name(op->method), buf_str(target), v->host, v->auth,
 			   how->accept ? how->accept : "application/json");
 
+	/* the credential alone may have the whole tenant */
+	if (r >= 0)
+		r = face_write_group(v->actor.group, b);
 	if (r >= 0 && how->range)
 		r = buf_printf(b, "Range: %s\r\n", how->range);
 	if (r >= 0 && how->ends_with_caller)
@@ -122,6 +127,13 @@ static int e2b_write_head(const struct e2b_request *v, const struct op *op,
 	return r < 0 ? r : buf_puts(b, "\r\n");
 }
 
+static bool on_e2b_received(void *arg, size_t held)
+{
+	struct e2b_request *v = arg;
+
+	return face_hold(v->rq, &v->memory, E2B_MEM_RECEIVED, held);
+}
+
 int e2b_transfer(struct e2b_request *v, enum op_id id, json_t *members,
 		 const struct e2b_transfer *how, struct cay_err *err)
 {
@@ -132,7 +144,8 @@ int e2b_transfer(struct e2b_request *v, enum op_id id, json_t *members,
 		.upstream = face_open_edge(&v->door->face, v->edge, err),
 		.shared = request_conn_shared(v->rq),
 		.can_retry = op->method == METHOD_GET,
-		.answer_max = E2B_ANSWER_MAX,
+		.answer_max = how->piece ? PIECES_FAILURE_MAX : E2B_ANSWER_MAX,
+		.received = how->arg ? NULL : on_e2b_received,
 		.piece = how->piece,
 		.more = how->upload,
 		.drain = how->drain,
@@ -156,6 +169,9 @@ int e2b_transfer(struct e2b_request *v, enum op_id id, json_t *members,
 	if (r < 0)
 		return r == -EINVAL ? cay_fail(err, CAY_E_INVALID, "the request is not valid")
 				    : cay_fail(err, CAY_E_TOO_LARGE, "the request is too long");
+	if (!how->call &&
+	    !e2b_hold(v, E2B_MEM_SENT, head.len + body.len + (how->upload ? UPLOAD_QUEUE : 0), err))
+		return -EDQUOT;
 	v->op = id;
 	conf.head = (struct slice){ head.data, head.len };
 	conf.body = (struct slice){ body.data, body.len };
@@ -244,16 +260,29 @@ static void e2b_continue(struct e2b_request *v)
 	}
 }
 
+/* The answer before, unless a handler keeps it or a part of it. */
+static void e2b_drop_answer(struct e2b_request *v)
+{
+	size_t *held = v->memory.kinds;
+
+	if (v->kept && held[E2B_MEM_KEPT] < held[E2B_MEM_ANSWER])
+		held[E2B_MEM_KEPT] = held[E2B_MEM_ANSWER];
+	held[E2B_MEM_SENT] = held[E2B_MEM_RECEIVED] = 0;
+	json_decref(v->answer);
+	v->answer = NULL;
+	(void)face_hold(v->rq, &v->memory, E2B_MEM_ANSWER, 0);
+}
+
 void e2b_take_answer(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err)
 {
 	struct e2b_request *v = arg;
 	struct slice kind = head ? http_header_find(head, "content-type") : (struct slice){};
+	struct cay_err too_much = {};
 
 	v->call = NULL;
 	v->uploading = false;
-	json_decref(v->answer);
-	v->answer = NULL;
+	e2b_drop_answer(v);
 	if (!head) {
 		e2b_fail(v, err);
 		return;
@@ -262,6 +291,8 @@ void e2b_take_answer(void *arg, const struct http_head *head, struct slice body,
 	if (body.n && http_equals_nocase(slice_trim(slice_cut(&kind, ';')), "application/json") &&
 	    json_parse(body, &e2b_answer_limits, &v->answer, NULL) < 0)
 		e2b_refuse(v, CAY_E_MISBEHAVED, "the reply is not valid JSON");
+	else if (v->answer && !e2b_hold(v, E2B_MEM_ANSWER, json_estimate_bytes(body), &too_much))
+		e2b_fail(v, &too_much);
 	else
 		e2b_continue(v);
 }

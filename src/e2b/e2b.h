@@ -62,6 +62,16 @@ enum e2b_body {
 	E2B_STREAM, /* a call of Connect whose reply is a stream */
 	E2B_RAW,    /* the handler reads it */
 };
+/* What a request holds (face_hold()) */
+enum e2b_memory {
+	E2B_MEM_BODY,
+	E2B_MEM_JSON,
+	E2B_MEM_SENT, /* to the edge, with what an upload may queue */
+	E2B_MEM_RECEIVED,
+	E2B_MEM_ANSWER,
+	E2B_MEM_KEPT,
+	E2B_MEM_LINE,
+};
 
 struct e2b_route {
 	const char *method, *path; /* "{}" is one segment */
@@ -85,6 +95,7 @@ struct e2b_request {
 	struct request *rq; /* NULL: the client left, and its command goes on */
 	const struct e2b_route *route;
 	struct arena arena;
+	struct face_memory memory;
 	struct actor actor;
 	unsigned edge;
 	const char *host, *user, *path, *query; /* user NULL: the default */
@@ -122,6 +133,8 @@ struct e2b_request {
 	unsigned n_follows;
 	struct multipart parts;
 	bool uploading, body_done, paused, full;
+	bool file_ended; /* all bytes of the file of an upload were sent */
+	bool line_lost;  /* the rest of the line is skipped */
 
 	size_t n_auth;
 	char auth[]; /* the credential, unchanged; a C string */
@@ -130,6 +143,9 @@ struct e2b_request {
 /* listener.c */
 request_fn *e2b_find_handler(struct request *rq, void *arg);
 void e2b_request_free(struct e2b_request *v);
+/* It holds so much of that kind now.  False: too much, and *err says so. */
+[[nodiscard]] bool e2b_hold(struct e2b_request *v, enum e2b_memory kind, size_t n,
+			    struct cay_err *err);
 /* A decoded parameter of the query, in the arena; NULL: there is none, or it is malformed. */
 const char *e2b_query(struct e2b_request *v, const char *name);
 

@@ -8,6 +8,7 @@
 #define AUTH_MAX KIB(8)
 #define ARENA_MAX MIB(1)
 #define TENANT_MAX 512 /* requests of a tenant at once, until the reply is sent */
+#define BODY_MS 30000
 #define CODE_PORT "49999"
 
 static const struct e2b_route e2b_routes[] = {
@@ -42,6 +43,14 @@ void e2b_request_free(struct e2b_request *v)
 	arena_fini(&v->arena);
 	explicit_bzero(v->auth, v->n_auth);
 	free(v);
+}
+
+bool e2b_hold(struct e2b_request *v, enum e2b_memory kind, size_t n, struct cay_err *err)
+{
+	if (face_hold(v->rq, &v->memory, kind, n))
+		return true;
+	(void)cay_fail(err, CAY_E_RATE, "the requests of this tenant take too much memory");
+	return false;
 }
 
 static bool e2b_path_matches(const char *pattern, struct slice path, struct slice ret[static 2])
@@ -190,16 +199,24 @@ static int e2b_parse_body(struct e2b_request *v, struct cay_err *err)
 		return cay_no_memory(err);
 	if (r >= 0 && !json_is_object(v->json))
 		return cay_fail(err, CAY_E_INVALID, "the body must be a JSON object");
+	if (r >= 0 && !e2b_hold(v, E2B_MEM_JSON, json_estimate_bytes(text), err))
+		r = -EDQUOT;
 	buf_fini(&v->body);
+	(void)face_hold(v->rq, &v->memory, E2B_MEM_BODY, 0);
 	return r;
 }
 
 static void on_e2b_body(struct request *rq, struct slice bytes)
 {
 	struct e2b_request *v = rq->data;
+	struct cay_err err = {};
 
 	if (buf_append(&v->body, bytes.p, bytes.n) < 0)
 		e2b_refuse(v, CAY_E_TOO_LARGE, "the body is too large");
+	else if (!e2b_hold(v, E2B_MEM_BODY, v->body.cap, &err))
+		e2b_fail(v, &err);
+	else if (face_body_is_late(rq, BODY_MS))
+		e2b_refuse(v, CAY_E_TIMEOUT, "the body did not arrive within 30 s");
 }
 
 static void on_e2b_body_end(struct request *rq)
@@ -238,7 +255,7 @@ static struct e2b_request *e2b_request_new(struct e2b *d, struct request *rq)
 	v->rq = rq;
 	v->arena = ARENA_INIT(ARENA_MAX);
 	v->body = BUF_INIT(E2B_BODY_MAX);
-	v->line = BUF_INIT(MIB(12));
+	v->line = BUF_INIT(MIB(6));
 	v->held[0] = v->held[1] = BUF_INIT(MIB(1) + 8);
 	v->n_auth = auth.n;
 	memcpy(v->auth, auth.p ? auth.p : "", auth.n);

@@ -38,8 +38,7 @@ static const struct field_table mcp_query_table = {
 static void on_mcp_request_body(struct request *rq, struct slice bytes)
 {
 	struct mcp_request *v = rq->data;
-
-	bool late = uv_now(&v->mcp->face.loop) - v->arrived_ms > BODY_MS;
+	bool late = face_body_is_late(rq, BODY_MS);
 
 	if (!late && buf_append(&v->body, bytes.p, bytes.n) >= 0)
 		return;

@@ -88,8 +88,8 @@ static int tool_call_write_head(struct mcp_request *v, const struct buf *target,
 			   c->accept ? c->accept : "application/json");
 
 	/* the edge limits the call to the group: a model may name any sandbox */
-	if (r >= 0 && v->run.group)
-		r = buf_printf(b, "Cay-Group: %s\r\n", v->run.group);
+	if (r >= 0)
+		r = face_write_group(v->run.group, b);
 	if (r >= 0 && c->range)
 		r = buf_printf(b, "Range: %s\r\n", c->range);
 	/* closing the connection of a cancelled call ends the command as well */

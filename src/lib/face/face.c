@@ -142,3 +142,23 @@ int face_read_headers(struct request *rq, struct actor *ret, unsigned *ret_edge,
 	*ret_host = host.n ? arena_strndup(&rq->arena, host.p, host.n) : "localhost";
 	return *ret_host ? 0 : cay_no_memory(err);
 }
+
+int face_write_group(const char *group, struct buf *head)
+{
+	return group && group[0] ? buf_printf(head, "Cay-Group: %s\r\n", group) : 0;
+}
+
+bool face_body_is_late(const struct request *rq, uint64_t ms)
+{
+	return uv_hrtime() - rq->begun_ns > ms * NS_PER_MS;
+}
+
+bool face_hold(struct request *rq, struct face_memory *m, unsigned kind, size_t n)
+{
+	size_t sum = 0;
+
+	m->kinds[kind] = n;
+	for (size_t i = 0; i < FACE_MEMORY_KINDS; i++)
+		sum += m->kinds[i];
+	return !rq || request_count_held(rq, sum);
+}

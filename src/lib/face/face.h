@@ -23,6 +23,8 @@
 #define FACE_EDGE_HEADER "cay-back"
 #define FACE_HOST_HEADER "cay-host"
 
+#define FACE_MEMORY_KINDS 8
+
 struct face {
 	struct settings settings;
 	struct log log;
@@ -49,4 +51,18 @@ struct upstream_pool *face_open_edge(struct face *f, unsigned edge, struct cay_e
  */
 [[nodiscard]] int face_read_headers(struct request *rq, struct actor *ret, unsigned *ret_edge,
 				    const char **ret_host, struct cay_err *err);
+/* For the head of each call: the edge limits the call to the caller's group again, which the
+ * credential need not have.  NULL or "": no group. */
+[[nodiscard]] int face_write_group(const char *group, struct buf *head);
+/* Whether the body of a request has not arrived within that time: a byte now and then holds what
+ * came before. */
+bool face_body_is_late(const struct request *rq, uint64_t ms);
+
+/* What a request holds, in bytes of each kind that its face has. */
+struct face_memory {
+	size_t kinds[FACE_MEMORY_KINDS];
+};
+/* It holds n bytes of that kind now.  False: its tenant holds too much, so refuse the request.
+ * rq NULL: nobody pays. */
+[[nodiscard]] bool face_hold(struct request *rq, struct face_memory *m, unsigned kind, size_t n);
 #endif

@@ -10,14 +10,20 @@ void json_freep(json_t **j)
 	json_decref(*j);
 }
 
+#define VALUE_BYTES 160 /* of a member with a name of 16 bytes; an empty object has two of them */
+
+struct json_measure {
+	unsigned depth;
+	size_t values;
+};
+
 /* One pass without memory: how deep, how many.  Malformed text is counted as if
  * it were not; jansson will refuse it. */
-static int json_check_limits(struct slice text, const struct json_limits *limits,
-			     struct cay_err *err)
+static struct json_measure json_measure(struct slice text)
 {
+	struct json_measure m = { .values = 1 };
 	bool quoted = false;
 	unsigned depth = 0;
-	size_t values = 1;
 
 	for (size_t i = 0; i < text.n; i++) {
 		char c = text.p[i];
@@ -30,18 +36,32 @@ static int json_check_limits(struct slice text, const struct json_limits *limits
 		} else if (c == '"') {
 			quoted = true;
 		} else if (c == '{' || c == '[') {
-			values++;
-			if (++depth > limits->depth)
-				return cay_fail(err, CAY_E_TOO_LARGE,
-						"JSON is nested deeper than %u levels",
-						limits->depth);
+			m.values++;
+			if (++depth > m.depth)
+				m.depth = depth;
 		} else if (c == ',') {
-			values++;
+			m.values++;
 		} else if ((c == '}' || c == ']') && depth) {
 			depth--;
 		}
 	}
-	if (values > limits->values)
+	return m;
+}
+
+size_t json_estimate_bytes(struct slice text)
+{
+	return text.n + json_measure(text).values * VALUE_BYTES;
+}
+
+static int json_check_limits(struct slice text, const struct json_limits *limits,
+			     struct cay_err *err)
+{
+	struct json_measure m = json_measure(text);
+
+	if (m.depth > limits->depth)
+		return cay_fail(err, CAY_E_TOO_LARGE, "JSON is nested deeper than %u levels",
+				limits->depth);
+	if (m.values > limits->values)
 		return cay_fail(err, CAY_E_TOO_LARGE, "JSON has more than %zu values",
 				limits->values);
 	return 0;

@@ -27,6 +27,9 @@ extern const struct json_limits json_control_limits;
 /* The caller owns *ret.  CAY_E_TOO_LARGE past a limit, CAY_E_INVALID else. */
 [[nodiscard]] int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
 			     struct cay_err *err);
+/* About as much memory as the tree of this text takes, and rather more: small texts can have large
+ * trees. */
+size_t json_estimate_bytes(struct slice text);
 void json_freep(json_t **j);
 static inline bool json_text_eq(const json_t *j, const char *want)
 {
