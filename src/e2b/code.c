@@ -4,8 +4,8 @@
 
 #define KEEPALIVE_MS 5000
 #define KEEPALIVE_TICK_MS 1000
-#define EVENT_MAX MIB(12) /* of results, with their escapes */
-#define RESULTS_MAX MIB(8)
+#define EVENT_MAX MIB(6) /* of a result, with its escapes */
+#define RESULTS_MAX MIB(3)
 #define HELD_MAX KIB(4)
 
 /* The members of a result, by MIME type.  Others are in `extra`. */
@@ -29,20 +29,36 @@ static const struct {
 
 static const struct json_limits code_limits = { EVENT_MAX, 24, 200000 };
 
-/* One line of the stream, in ASCII: the SDK for JavaScript decodes each piece of it by itself. */
+static bool code_write_line(struct e2b_request *v, const char *text)
+{
+	v->written_ms = uv_now(&v->door->face.loop);
+	(void)request_write_stream(v->rq, text, strlen(text));
+	return request_write_stream(v->rq, "\n", 1);
+}
+
+/* Instead of a result that does not fit: it is in a file of the sandbox, or lost. */
+static bool code_send_too_large(struct e2b_request *v)
+{
+	return code_write_line(v, "{\"type\":\"error\",\"name\":\"ResultTooLarge\",\"value\":\"a "
+				  "result was left out, because it is too large to be sent\","
+				  "\"traceback\":\"\"}");
+}
+
+/* One line of the stream, in ASCII: the SDK for JavaScript decodes each piece of it by itself.
+ * Most text grows by that, so what is sent can be too large when what came was not. */
 static bool code_send(struct e2b_request *v, json_t *line)
 {
 	char *text = line ? json_dumps(line, JSON_ENSURE_ASCII | JSON_COMPACT) : NULL;
+	size_t n = text ? strlen(text) : 0;
 	bool full = false;
 
 	json_decref(line);
-	if (!v->rq || !text) {
-		free(text);
-		return false;
-	}
-	v->written_ms = uv_now(&v->door->face.loop);
-	(void)request_write_stream(v->rq, text, strlen(text));
-	full = request_write_stream(v->rq, "\n", 1);
+	if (!v->rq || !text)
+		full = false;
+	else if (request_queued_bytes(v->rq) + n > SERVER_OUT_MAX - KIB(64))
+		full = code_send_too_large(v);
+	else
+		full = code_write_line(v, text);
 	free(text);
 	return full;
 }
@@ -107,11 +123,12 @@ static json_t *code_error(const json_t *exception)
 static bool code_take_event(struct e2b_request *v, struct slice line)
 {
 	json_t *event = NULL;
+	struct cay_err err = {};
 	const json_t *m;
 	bool full = e2b_code_flush(v);
 
-	if (json_parse(line, &code_limits, &event, NULL) < 0)
-		return full;
+	if (json_parse(line, &code_limits, &event, &err) < 0)
+		return err.code == CAY_E_TOO_LARGE ? full | code_send_too_large(v) : full;
 	if ((m = json_object_get(event, "result")))
 		full |= code_send(v, code_result(m));
 	else if ((m = json_object_get(event, "exception")))
@@ -123,20 +140,44 @@ static bool code_take_event(struct e2b_request *v, struct slice line)
 	return full;
 }
 
+static void code_drop_line(struct e2b_request *v)
+{
+	size_t most = v->line.max;
+
+	buf_fini(&v->line);
+	v->line = BUF_INIT(most);
+	(void)face_hold(v->rq, &v->memory, E2B_MEM_LINE, 0);
+}
+
+static bool code_take_event_part(struct e2b_request *v, const uint8_t *p, size_t n, bool ends)
+{
+	struct cay_err too_much = {};
+	bool full = false;
+
+	if (!v->line_lost && (buf_append(&v->line, p, n) < 0 ||
+			      !e2b_hold(v, E2B_MEM_LINE, v->line.cap, &too_much))) {
+		v->line_lost = true;
+		full = code_send_too_large(v);
+	}
+	if (ends && !v->line_lost)
+		full = code_take_event(v, (struct slice){ buf_str(&v->line), v->line.len });
+	if (ends || v->line_lost)
+		code_drop_line(v);
+	v->line_lost &= !ends;
+	return full;
+}
+
 static bool code_take_events(struct e2b_request *v, const uint8_t *p, size_t n)
 {
 	bool full = false;
-	char *end;
 
-	if (buf_append(&v->line, p, n) < 0) { /* a result too large to pass on is left out */
-		buf_clear(&v->line);
-		return false;
-	}
-	while (v->line.len && (end = memchr(v->line.data, '\n', v->line.len))) {
-		size_t len = (size_t)(end - v->line.data);
+	while (n) {
+		const uint8_t *end = memchr(p, '\n', n);
+		size_t part = end ? (size_t)(end - p) : n;
 
-		full |= code_take_event(v, (struct slice){ v->line.data, len });
-		buf_consume(&v->line, len + 1);
+		full |= code_take_event_part(v, p, part, end);
+		p += part + (end != NULL);
+		n -= part + (end != NULL);
 	}
 	return full;
 }
