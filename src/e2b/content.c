@@ -53,6 +53,8 @@ void e2b_content_read(struct e2b_request *v)
 	e2b_resolve_paths(v, e2b_query(v, "path"), NULL, e2b_content_read_resolved);
 }
 
+#define FILES_MAX 4096 /* of a form; each is compared with those before */
+
 /*
  * Write: a body of bytes is one file, of a form each part with a file name.  Bytes go to the file
  * as they come; between parts the body waits for the reply about the one before.
@@ -87,6 +89,10 @@ static void on_e2b_content_written(struct e2b_request *v)
 {
 	const char *slash = strrchr(v->target, '/');
 
+	if (!v->file_ended) { /* there is no file of bytes that were not sent */
+		e2b_refuse(v, CAY_E_MISBEHAVED, "the sandbox replied before it had the file");
+		return;
+	}
 	if (!v->kept)
 		v->kept = json_array();
 	if (json_array_append_new(v->kept,
@@ -119,7 +125,7 @@ static void e2b_content_open(struct e2b_request *v)
 	if (m && user && user[0])
 		(void)json_object_set_new(m, "owner", json_string(user));
 	v->then = on_e2b_content_written;
-	v->full = false;
+	v->full = v->file_ended = false;
 	if (e2b_content_is_repeated(v)) {
 		json_decref(m);
 		e2b_refuse(v, CAY_E_INVALID, "two parts have the same path");
@@ -134,6 +140,7 @@ static void e2b_content_open(struct e2b_request *v)
 static void e2b_content_end_file(struct e2b_request *v)
 {
 	v->uploading = false;
+	v->file_ended = true;
 	(void)client_call_write(v->call, (struct slice){});
 }
 
@@ -142,7 +149,9 @@ static void e2b_content_open_part(struct e2b_request *v)
 	const char *name = v->path ? v->path : v->parts.file;
 
 	name = arena_strndup(&v->arena, name, strlen(name));
-	if (!v->parts.has_file || !name || !name[0])
+	if (!name || json_array_size(v->kept) == FILES_MAX)
+		e2b_refuse(v, CAY_E_TOO_LARGE, "the form has too many files");
+	else if (!v->parts.has_file || !name[0])
 		e2b_refuse(v, CAY_E_INVALID, "a part has no file name");
 	else
 		e2b_resolve_paths(v, name, NULL, e2b_content_open);

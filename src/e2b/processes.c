@@ -5,6 +5,7 @@
 #define KEEPALIVE_S 90
 #define KEEPALIVE_TICK_MS 1000
 #define LEFT_BEHIND_MAX 1024 /* commands whose output is read for nobody */
+#define LEFT_BEHIND_OF_TENANT_MAX 128
 #define TIMEOUT_MAX_MS 86400000
 #define PID_MAX 4194304
 
@@ -144,15 +145,27 @@ static void on_e2b_start_done(void *arg, const struct http_head *head, struct sl
 		e2b_refuse(v, CAY_E_UNAVAILABLE, "the stream of the command was interrupted");
 }
 
-/* The command goes on, as with E2B: only its output is lost. */
+static bool e2b_may_leave_behind(const struct e2b_request *v)
+{
+	unsigned own = 0;
+
+	for (const struct e2b_request *r = v->door->requests; r; r = r->next)
+		own += r->counted && id_eq(&r->actor.tenant, &v->actor.tenant);
+	return v->door->left_behind < LEFT_BEHIND_MAX && own < LEFT_BEHIND_OF_TENANT_MAX;
+}
+
+/* The command goes on, as with E2B: only its output is lost.  Of no other call is anything of use
+ * without its client. */
 static void on_e2b_start_gone(struct request *rq)
 {
 	struct e2b_request *v = rq->data;
 
-	if (!v->call || v->door->left_behind == LEFT_BEHIND_MAX) {
+	if (!v->call || v->op != OP_EXEC_RUN || !e2b_may_leave_behind(v)) {
 		e2b_request_free(v);
 		return;
 	}
+	json_decref(v->json);
+	v->json = NULL;
 	v->rq = NULL;
 	v->counted = true;
 	v->door->left_behind++;
@@ -483,16 +496,32 @@ static json_t *e2b_describe_process(const json_t *row)
 			 "envs", "pid", pid);
 }
 
+/* The text of a pid, as the key of an index: how many there are is the sandbox's to say. */
+static const char *e2b_pid_key(const json_t *row, char ret[static 24])
+{
+	return snprintf(ret, 24, "%lld",
+			(long long)json_integer_value(json_object_get(row, "pid"))) < 0
+		       ? ""
+		       : ret;
+}
+
 static void on_e2b_processes_listed(struct e2b_request *v)
 {
-	json_t *rows = json_array(), *row, *exec;
-	size_t i, k;
+	json_t *rows = json_array(), *running = json_object(), *row;
+	char key[24];
+	size_t i;
 
-	json_array_foreach(json_object_get(v->answer, "processes"), i, row) json_array_foreach(
-		v->kept, k,
-		exec) if (json_equal(json_object_get(exec, "pid"), json_object_get(row, "pid")) &&
-			  json_text_eq(json_object_get(exec, "state"), "running"))(void)
-		json_array_append_new(rows, e2b_describe_process(row));
+	json_array_foreach(v->kept, i, row)
+	{
+		if (json_text_eq(json_object_get(row, "state"), "running"))
+			(void)json_object_set_new(running, e2b_pid_key(row, key), json_true());
+	}
+	json_array_foreach(json_object_get(v->answer, "processes"), i, row)
+	{
+		if (json_object_get(running, e2b_pid_key(row, key)))
+			(void)json_array_append_new(rows, e2b_describe_process(row));
+	}
+	json_decref(running);
 	e2b_reply(v, 200, json_pack("{s:o}", "processes", rows));
 }
 

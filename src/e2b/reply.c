@@ -51,6 +51,11 @@ void e2b_reply(struct e2b_request *v, int status, json_t *body)
 	struct request *rq = v->rq;
 	struct jw w = jw_to(&b);
 
+	if (!rq) { /* the client left */
+		json_decref(body);
+		e2b_request_free(v);
+		return;
+	}
 	if (!body) {
 		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");
 		return;
@@ -70,7 +75,8 @@ void e2b_reply_status(struct e2b_request *v, int status)
 	struct request *rq = v->rq;
 
 	e2b_request_free(v);
-	request_reply(rq, status, NULL, NULL);
+	if (rq)
+		request_reply(rq, status, NULL, NULL);
 }
 
 void e2b_fail(struct e2b_request *v, const struct cay_err *err)
