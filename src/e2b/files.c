@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "e2b/e2b.h"
+#include "text/base64.h"
 
 #define LIST_MAX 10000
 #define LINKS_MAX 1000 /* steps of a batch */
 #define LIST_MS 60000
+#define ENTRY_PATH_MAX (4 * E2B_PATH_MAX) /* a byte that is not UTF-8 becomes three */
 
 /* Paths are absolute, or begin at the workspace or, with "~/", at the home directory. */
 static const char *e2b_absolute(struct e2b_request *v, const char *path)
@@ -174,15 +176,32 @@ void e2b_file_stat(struct e2b_request *v)
 
 /* ListDir: the entries, then where its links lead, in one batch. */
 
-static const char *e2b_entry_path(struct e2b_request *v, const json_t *row)
+/* A name that is not UTF-8, with U+FFFD for each byte that may be none.  E2B has no way to ask for
+ * it. */
+static int e2b_append_odd_name(const char *base64, struct buf *path)
+{
+	size_t n = strlen(base64);
+	auto_free char *name = malloc(BASE64_BYTES(n) + 1);
+	int r = name ? base64_decode(base64, n, (uint8_t *)name, &n) : -ENOMEM;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = (unsigned char)name[i] < 0x80 && name[i] ? buf_putc(path, name[i])
+							     : buf_puts(path, "\xef\xbf\xbd");
+	return r;
+}
+
+/* In *path, until the next one: a list may have more paths than a request has memory. */
+static const char *e2b_entry_path(const struct e2b_request *v, const json_t *row, struct buf *path)
 {
 	const char *name = json_string_value(json_object_get(row, "path"));
-	size_t n = name ? strlen(v->target) + strlen(name) + 2 : 0;
-	char *ret = n ? arena_alloc(&v->arena, 1, n) : NULL;
+	const char *odd = json_string_value(json_object_get(row, "path_b64"));
+	int r;
 
-	if (ret && snprintf(ret, n, "%s/%s", str_eq(v->target, "/") ? "" : v->target, name) < 0)
-		ret[0] = 0;
-	return ret;
+	buf_clear(path);
+	r = buf_printf(path, "%s/%s", str_eq(v->target, "/") ? "" : v->target, name ? name : "");
+	if (r >= 0 && !name)
+		r = odd ? e2b_append_odd_name(odd, path) : -EINVAL;
+	return r < 0 ? NULL : buf_str(path);
 }
 
 static bool e2b_row_is_link(const json_t *row)
@@ -192,22 +211,25 @@ static bool e2b_row_is_link(const json_t *row)
 
 static void e2b_reply_list(struct e2b_request *v, const json_t *results)
 {
+	auto_buf text = BUF_INIT(ENTRY_PATH_MAX);
 	json_t *rows = json_array(), *row;
 	size_t i, links = 0;
 
 	json_array_foreach(v->kept, i, row)
 	{
-		const char *path = e2b_entry_path(v, row);
+		const char *path = e2b_entry_path(v, row, &text);
 		const json_t *seen = row, *got = NULL;
-		json_t *e;
 
 		if (e2b_row_is_link(row))
 			got = json_object_get(json_array_get(results, links++), "stat");
 		if (got)
 			seen = got;
-		e = path ? e2b_entry(v, path, row, seen) : NULL;
-		if (e)
-			(void)json_array_append_new(rows, e);
+		/* a list without one of its entries would be taken for a whole one */
+		if (!path || json_array_append_new(rows, e2b_entry(v, path, row, seen)) < 0) {
+			json_decref(rows);
+			e2b_refuse(v, CAY_E_MISBEHAVED, "the sandbox sent an entry that is none");
+			return;
+		}
 	}
 	e2b_reply(v, 200, json_pack("{s:o}", "entries", rows));
 }
@@ -219,6 +241,7 @@ static void on_e2b_links_followed(struct e2b_request *v)
 
 static void on_e2b_listed(struct e2b_request *v)
 {
+	auto_buf text = BUF_INIT(ENTRY_PATH_MAX);
 	json_t *steps = json_array(), *row;
 	size_t i;
 
@@ -230,11 +253,14 @@ static void on_e2b_listed(struct e2b_request *v)
 	v->kept = json_incref(json_object_get(v->answer, "entries"));
 	json_array_foreach(v->kept, i, row)
 	{
-		const char *path = e2b_row_is_link(row) ? e2b_entry_path(v, row) : NULL;
+		bool asks = e2b_row_is_link(row) && json_array_size(steps) < LINKS_MAX;
+		const char *path = asks ? e2b_entry_path(v, row, &text) : NULL;
 
-		if (path && json_array_size(steps) < LINKS_MAX)
-			(void)json_array_append_new(steps, json_pack("{s:s,s:s,s:b}", "do", "stat",
-								     "path", path, "follow", true));
+		/* without a path it is refused with the list */
+		if (asks)
+			(void)json_array_append_new(steps,
+						    json_pack("{s:s,s:s,s:b}", "do", "stat", "path",
+							      path ? path : "/", "follow", true));
 	}
 	if (!json_array_size(steps)) {
 		json_decref(steps);
