@@ -10,8 +10,7 @@
 #define CODE_PORT 49999
 
 /* Where the SDKs send a credential: the first that is there decides, alone. */
-static const char *const e2b_forward_credentials[] = { "x-access-token", "e2b-traffic-access-token",
-						       "x-api-key" };
+static const char *const e2b_forward_credentials[] = { "x-access-token", "x-api-key" };
 
 /* What cay-e2b gets beside the credential; no others are forwarded. */
 static const struct {

@@ -289,6 +289,36 @@ def test_a_key_that_may_only_read(node, mine):
     assert node.ask("POST", "/files?path=/x", b"y", {**at, "Content-Type": "application/octet-stream"})[0] == 403
 
 
+def test_a_caller_that_limits_itself_to_a_group_has_no_other(node):
+    """Cay-Group of a gateway that has the tenant's key: what one of its users made is absent for the others, by every route."""
+    key = {"X-API-Key": node.new_key()}
+    mine, other = {**key, "Cay-Group": "user-17"}, {**key, "Cay-Group": "user-18"}
+    status, _, text = node.ask("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 60}, mine)
+    assert status == 201, text
+    there, absent = json.loads(text)["sandboxID"], "sb" + "0" * 24
+    assert node.call("GET", f"/v1/sandboxes/{there}")["group"] == "user-17"
+    for who, seen in ((mine, True), (other, False), (key, True)):
+        rows = [r["sandboxID"] for r in json.loads(node.ask("GET", "/v2/sandboxes", None, who)[2])]
+        assert (there in rows) == seen, who
+    for method, path, body in CONTROL:
+        replies = [node.ask(method, path.replace("{}", name), body, other) for name in (absent, there)]
+        assert [(s, t) for s, _, t in replies] == [replies[0][::2]] * 2 and replies[0][0] == 404, (path, replies)
+    for method, path, body, headers in inside():
+        got = [node.ask(method, path, body, {**headers, **other, "E2b-Sandbox-Id": name}) for name in (absent, there)]
+        assert [(s, t.replace(n.encode(), b"ID")) for (s, _, t), n in zip(got, (absent, there))][0] == (got[1][0], got[1][2].replace(there.encode(), b"ID")), path
+    assert node.ask("DELETE", f"/sandboxes/{there}", None, mine)[0] == 204
+
+
+def test_the_token_for_traffic_only_reads(node, mine):
+    """Programs show it to those to whom they show a port of the sandbox."""
+    inside = {"E2b-Sandbox-Id": mine["sandboxID"]}
+    assert mine["trafficAccessToken"] != mine["envdAccessToken"]
+    assert node.ask("GET", "/files?path=/etc/passwd", None, {**inside, "E2B-Traffic-Access-Token": mine["envdAccessToken"]})[0] == 401
+    read = {**inside, "X-Access-Token": mine["trafficAccessToken"]}
+    assert node.ask("GET", "/files?path=/etc/passwd", None, read)[0] == 200
+    assert node.ask("POST", "/files?path=/x", b"y", {**read, "Content-Type": "application/octet-stream"})[0] == 403
+
+
 # -- what its wire is held to
 
 def test_every_error_has_a_body_of_e2b(node):
