@@ -2,6 +2,8 @@
 #include "cli/admin/build-network.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "archive/tar.h"
@@ -9,13 +11,17 @@
 #include "cgroup/cgroup.h"
 #include "cli/print/print.h"
 
-#define IMAGE_NAME "cay-build-network"
+#define IMAGE_NAME "cay-build-network-"
+#define IMAGE_NAME_BYTES 48
 #define IMAGE_FILE "network.tar"
 #define LIFE_MS UINT64_C(3600000) /* of the sandbox, should this program be killed */
 #define MEMORY_BYTES MIB(64)
 #define PATH_BYTES 128
+#define REMOVE_TRIES 60
+#define REMOVE_AGAIN_MS 500
 
-/* PID 1 is cay-init, and nothing else runs: an empty program is what makes it a tree. */
+/* PID 1 is cay-init, and nothing else runs: a program that is none is what makes it a tree.  Its
+ * text is the name, so it is an image of this build alone, which removes it. */
 static int on_image_bytes(void *arg, const void *p, size_t n, struct cay_err *err)
 {
 	int r = fd_write_all(*(const int *)arg, p, n);
@@ -23,9 +29,11 @@ static int on_image_bytes(void *arg, const void *p, size_t n, struct cay_err *er
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write an image") : 0;
 }
 
-static int image_write(const char *path, struct cay_err *err)
+static int image_write(const char *path, const char *name, struct cay_err *err)
 {
-	const struct tar_entry program = { .type = TAR_FILE, .name = "program", .mode = 0755 };
+	const struct tar_entry program = {
+		.type = TAR_FILE, .name = "program", .mode = 0755, .size = strlen(name)
+	};
 	auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	struct tar_writer w;
 	int r;
@@ -34,6 +42,8 @@ static int image_write(const char *path, struct cay_err *err)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write '%s'", path);
 	tar_writer_init(&w, on_image_bytes, &fd);
 	r = tar_write_entry(&w, &program, err);
+	if (r >= 0)
+		r = tar_write_data(&w, name, program.size, err);
 	if (r >= 0)
 		r = tar_write_end(&w, err);
 	tar_writer_fini(&w);
@@ -45,27 +55,33 @@ static int build_network_import_image(struct cli *c, const char *dir, struct bui
 {
 	auto_buf path = BUF_INIT(PATH_BYTES);
 	struct image_info made = {};
+	char name[IMAGE_NAME_BYTES];
+	uint64_t random = 0;
 	int r = buf_printf(&path, "%s/" IMAGE_FILE, dir);
 
-	if (r < 0)
+	if (r < 0 || getrandom(&random, sizeof(random), 0) != sizeof(random) ||
+	    snprintf(name, sizeof(name), IMAGE_NAME "%016llx", (unsigned long long)random) < 0)
 		return cay_no_memory(err);
-	r = image_write(buf_str(&path), err);
+	r = image_write(buf_str(&path), name, err);
 	if (r >= 0)
-		r = image_import_send(c, buf_str(&path), IMAGE_NAME, &made, err);
+		r = image_import_send(c, buf_str(&path), name, &made, err);
 	if (r >= 0)
 		n->image = made.id;
 	return r;
 }
 
 static int build_network_create_sandbox(struct cli *c, const struct egress_spec *policy,
-					struct sandbox_info *ret, struct cay_err *err)
+					const struct id *image, struct sandbox_info *ret,
+					struct cay_err *err)
 {
 	struct sandbox_create_args args = {};
 	struct sandbox_create *request = &args.create;
+	char text[ID_TEXT_LEN + 1];
 	int r;
 
 	create_request_init(request);
-	request->image = IMAGE_NAME;
+	id_format(image, text);
+	request->image = text;
 	request->ttl_ms = LIFE_MS;
 	request->limits.memory_bytes = MEMORY_BYTES;
 	r = create_request_apply_args(c, &args, request, err);
@@ -186,7 +202,7 @@ int build_network_open(struct cli *c, const struct egress_spec *policy, const ch
 	ret->open = true;
 	r = build_network_import_image(c, dir, ret, err);
 	if (r >= 0)
-		r = build_network_create_sandbox(c, policy, &made, err);
+		r = build_network_create_sandbox(c, policy, &ret->image, &made, err);
 	if (r < 0)
 		return r;
 	ret->sandbox = made.id;
@@ -223,6 +239,23 @@ void build_network_print_denied(struct cli *c, const struct build_network *n)
 	}
 }
 
+/* None is removed while any is unpacked, such as that of another build. */
+static void build_network_remove_image(struct cli *c, const struct id *image)
+{
+	const struct api_call call = { .op = OP_IMAGE_DELETE, .ids = { *image } };
+	struct cay_err err = {};
+
+	for (unsigned i = 0; i < REMOVE_TRIES; i++) {
+		err = (struct cay_err){};
+		if (api_call(&c->api, &call, NULL, &err) >= 0)
+			return;
+		if (err.code != CAY_E_UNAVAILABLE)
+			break;
+		(void)poll(NULL, 0, REMOVE_AGAIN_MS);
+	}
+	print_note("cannot remove the image of the build: %s", err.msg);
+}
+
 void build_network_close(struct cli *c, struct build_network *n)
 {
 	struct cay_err none = {};
@@ -233,10 +266,7 @@ void build_network_close(struct cli *c, struct build_network *n)
 	    api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { n->sandbox } },
 		     NULL, &none) < 0)
 		print_note("cannot remove the sandbox of the build: %s", none.msg);
-	/* another build at the same time may use it, and removes it */
 	if (n->image.noun != ID_NONE)
-		(void)api_call(&c->api,
-			       &(struct api_call){ .op = OP_IMAGE_DELETE, .ids = { n->image } },
-			       NULL, &none);
+		build_network_remove_image(c, &n->image);
 	*n = BUILD_NETWORK_INIT;
 }

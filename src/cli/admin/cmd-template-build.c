@@ -8,21 +8,26 @@
  * runs in the namespaces of a sandbox (build-network.h), on copies of the files it reads.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "base/spawn.h"
 #include "cli/admin/build-network.h"
+#include "cli/admin/build-root.h"
 #include "cli/setup/run-program.h"
 
 #define WORDS_MAX 600
 #define TAG "localhost/cay-build"
 #define CONF "containers.conf"
-#define RESOLV "resolv.conf"
 #define COPY_MS UINT64_C(600000)
 #define FD_USER_NS 3 /* of buildah's first program */
 #define FD_NET_NS 4
@@ -84,27 +89,34 @@ static void buildah_args_append_all(struct buildah_args *w, const char *const *w
 }
 
 struct buildah_workdir {
-	const char *buildah, *unshare; /* unshare: NULL if not root */
-	const char *nsenter;           /* with a network only */
+	const char *buildah, *unshare, *setpriv; /* the last two: NULL if not root */
+	const char *nsenter;                     /* with a network only */
 	struct build_network network;
-	char top[48]; /* "": there is none */
-	char dir[64]; /* below it: buildah's own */
+	const char *authfile; /* with a network only; NULL: none */
+	char top[48];         /* "": there is none */
+	char dir[64];         /* below it: buildah's own */
+	char home[64]; /* below it: of a program that no program of the build must configure */
 };
 
-/* Mounts that it sees and this machine does not.  In a user namespace a root that is read-only here
- * cannot be mounted again, which buildah does; nothing of it belongs to the sandbox's ids.
- * Whatever name server the host has, those of a sandbox answer at any address but loopback's. */
+/* In a root of its own and the namespaces of the sandbox. */
 static void buildah_args_append_network(const struct buildah_workdir *s, struct buildah_args *w)
 {
-	static const char script[] =
-		"mount -o remount,bind,rw / 2>/dev/null; mkdir -p /run/lock && "
-		"mount -t tmpfs -o mode=1777 tmpfs /run/lock && "
-		"mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
+	static const char *const apart[] = { "--mount",
+					     "--propagation=private",
+					     "--pid",
+					     "--fork",
+					     "--kill-child",
+					     "--",
+					     "/bin/sh",
+					     "-c",
+					     NULL };
 
 	buildah_args_append(w, "%s", s->unshare);
-	buildah_args_append_all(w, (const char *const[]){ "--mount", "--propagation=private", "--",
-							  "/bin/sh", "-c", script, "sh", NULL });
-	buildah_args_append(w, "%s/" RESOLV, s->dir);
+	buildah_args_append_all(w, apart);
+	buildah_args_append_all(w, (const char *const[]){ build_root_script, "sh", s->top,
+							  s->authfile ? s->authfile : "", NULL });
+	buildah_args_append(w, "%u", s->network.root);
+	buildah_args_append(w, "%s/context", s->dir);
 	buildah_args_append(w, "%s", s->nsenter);
 	buildah_args_append(w, "--user=/proc/self/fd/%d", FD_USER_NS);
 	buildah_args_append(w, "--net=/proc/self/fd/%d", FD_NET_NS);
@@ -114,11 +126,16 @@ static void buildah_args_append_network(const struct buildah_workdir *s, struct 
 /* The arguments before the subcommand. */
 static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
 {
-	static const char *const apart[] = { "--mount",      "--propagation=private",
-					     "--pid",        "--ipc",
-					     "--uts",        "--fork",
-					     "--kill-child", NULL };
+	static const char *const apart[] = {
+		"--mount", "--propagation=private", "--pid", "--mount-proc", "--ipc", "--uts",
+		"--fork",  "--kill-child",          NULL
+	};
 
+	/* should this program be killed */
+	if (s->setpriv) {
+		buildah_args_append(w, "%s", s->setpriv);
+		buildah_args_append_all(w, (const char *const[]){ "--pdeathsig=KILL", "--", NULL });
+	}
 	if (s->network.open)
 		buildah_args_append_network(s, w);
 	if (s->unshare) {
@@ -134,11 +151,11 @@ static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_a
 static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_args *env)
 {
 	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin");
-	buildah_args_append(env, "HOME=%s", s->dir);
-	buildah_args_append(env, "TMPDIR=%s", s->dir);
-	buildah_args_append(env, "XDG_RUNTIME_DIR=%s", s->dir);
+	buildah_args_append(env, "HOME=%s", s->home);
+	buildah_args_append(env, "TMPDIR=%s", s->home);
+	buildah_args_append(env, "XDG_RUNTIME_DIR=%s", s->home);
 	buildah_args_append(env, "LANG=C.UTF-8");
-	buildah_args_append(env, "CONTAINERS_CONF=%s/" CONF, s->dir);
+	buildah_args_append(env, "CONTAINERS_CONF=%s/" CONF, s->top);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++) {
 		const char *value = getenv(proxies[i]); /* NOLINT(concurrency-mt-unsafe) */
 
@@ -147,9 +164,43 @@ static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_arg
 	}
 }
 
-/* Its output goes to standard error. */
-static int buildah_run_command(const struct buildah_workdir *s, struct buildah_args *w,
-			       const char *what, struct cay_err *err)
+/* Its session, and with it the namespaces. */
+static void buildah_kill(const struct child *child)
+{
+	pid_t pid = pidfd_getpid(child->pidfd);
+
+	if (pid > 0)
+		(void)kill(-pid, SIGKILL);
+	(void)child_kill(child, SIGKILL);
+}
+
+/* Until it ends, or a signal comes. */
+static int buildah_wait(struct cli *c, const struct buildah_workdir *s, struct child *child,
+			int *ret_status, struct cay_err *err)
+{
+	struct interrupt *intr = &c->api.intr;
+	struct pollfd p[2] = { { .fd = child->pidfd, .events = POLLIN },
+			       { .fd = intr->fd, .events = POLLIN } };
+	siginfo_t si;
+	int r;
+
+	while (!intr->signo && (poll(p, ARRAY_SIZE(p), -1) <= 0 || !p[0].revents))
+		interrupt_read_signals(intr);
+	if (intr->signo)
+		buildah_kill(child);
+	r = child_wait(child, ret_status);
+	/* the first process of the namespaces is ours now, and ends after all the others */
+	while (intr->signo && s->unshare && (waitid(P_ALL, 0, &si, WEXITED) == 0 || errno == EINTR))
+		;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for buildah");
+	return intr->signo ? cay_fail(err, CAY_E_UNAVAILABLE, "interrupted") : 0;
+}
+
+/* Its output goes to standard error.  A session of its own has no terminal: programs of the build
+ * could type into the shell that started this one. */
+static int buildah_run_command(struct cli *c, const struct buildah_workdir *s,
+			       struct buildah_args *w, const char *what, struct cay_err *err)
 {
 	struct buildah_args env = { .arena = w->arena };
 	struct spawn spawn = SPAWN_INIT(w->v[0], w->v);
@@ -161,6 +212,7 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 		return cay_fail(err, CAY_E_NO_MEMORY, "too many arguments for buildah");
 	w->v[w->n] = env.v[env.n] = NULL;
 	spawn.env = env.v;
+	spawn.session = true;
 	spawn.fds[0] = -1;
 	spawn.fds[1] = spawn.fds[2] = STDERR_FILENO;
 	spawn.n_fds = 3;
@@ -172,9 +224,9 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 	r = child_start(&spawn, &child, err);
 	if (r < 0)
 		return r;
-	r = child_wait(&child, &status);
+	r = buildah_wait(c, s, &child, &status, err);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for buildah");
+		return r;
 	if (status)
 		return cay_fail(err, CAY_E_BUILD, "buildah failed to %s: %s %d", what,
 				status < 0 ? "signal" : "status", status < 0 ? -status : status);
@@ -233,7 +285,7 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 		buildah_args_append(&w, "--build-arg=%s=%s", a->args.keys[i], a->args.values[i]);
 	buildah_args_append(&w, "--");
 	buildah_args_append(&w, "%s", in->context);
-	return buildah_run_command(s, &w, "build the image", err);
+	return buildah_run_command(c, s, &w, "build the image", err);
 }
 
 static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, const char *archive,
@@ -245,18 +297,18 @@ static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, 
 	buildah_args_begin(s, &w);
 	buildah_args_append_all(&w, words);
 	buildah_args_append(&w, "oci-archive:%s", archive);
-	return buildah_run_command(s, &w, "write the image", err);
+	return buildah_run_command(c, s, &w, "write the image", err);
 }
 
 /* buildah requires a network helper even with --network=host: /bin/true stands in for it. */
 static int buildah_workdir_write_config(const struct buildah_workdir *s, struct cay_err *err)
 {
-	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int dir = open(s->top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_buf text = BUF_INIT(256);
-	int r = buf_printf(&text, "[engine]\nhelper_binaries_dir = [\"%s\"]\n", s->dir);
+	int r = buf_printf(&text, "[engine]\nhelper_binaries_dir = [\"%s\"]\n", s->top);
 
 	if (r >= 0 && dir >= 0)
-		r = path_write_atomic(dir, CONF, text.data, text.len, 0600);
+		r = path_write_atomic(dir, CONF, text.data, text.len, 0644);
 	if (dir < 0 || r < 0 || symlinkat("/bin/true", dir, "netavark") < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r < 0 ? -r : errno,
 				    "write settings for buildah");
@@ -266,9 +318,9 @@ static int buildah_workdir_write_config(const struct buildah_workdir *s, struct 
 static int buildah_find_programs(struct cli *c, const struct template_build_args *a,
 				 struct buildah_workdir *s, struct cay_err *err)
 {
-	const char *const names[] = { "buildah", "unshare", "nsenter" };
-	const char **const at[] = { &s->buildah, &s->unshare, &s->nsenter };
-	const size_t n = a->build_egress.n ? 3 : geteuid() == 0 ? 2 : 1;
+	const char *const names[] = { "buildah", "unshare", "setpriv", "nsenter" };
+	const char **const at[] = { &s->buildah, &s->unshare, &s->setpriv, &s->nsenter };
+	const size_t n = a->build_egress.n ? 4 : geteuid() == 0 ? 3 : 1;
 
 	for (size_t i = 0; i < n; i++)
 		*at[i] = run_program_find_path(&c->arena, names[i]);
@@ -300,6 +352,7 @@ static int buildah_workdir_open(struct cli *c, const struct template_build_args 
 	static_assert(sizeof(template) + sizeof(below) <= sizeof(s->dir));
 	memcpy(s->dir, s->top, sizeof(template));
 	memcpy(s->dir + sizeof(template) - 1, below, sizeof(below));
+	memcpy(s->home, s->dir, sizeof(s->home));
 	if (chmod(s->top, 0711) < 0 || mkdir(s->dir, 0700) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", s->dir);
 	return buildah_workdir_write_config(s, err);
@@ -317,7 +370,7 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 		buildah_args_begin(s, &w);
 		buildah_args_append_all(&w,
 					(const char *const[]){ "rmi", "--all", "--force", NULL });
-		(void)buildah_run_command(s, &w, "clean up", NULL);
+		(void)buildah_run_command(c, s, &w, "clean up", NULL);
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0 || rmtree_at(top, s->top + sizeof("/var/tmp")) < 0)
@@ -335,7 +388,8 @@ static int program_run(struct cli *c, const char *const *argv, struct cay_err *e
 				 buf_str(&said));
 }
 
-/* The name of a copy in the directory of buildah; NULL if there is no such file. */
+/* The name of a copy in the directory of buildah; NULL if there is no such file.  Links of a
+ * directory stay links. */
 static int buildah_copy(struct cli *c, const struct buildah_workdir *s, const char *from,
 			const char *rest, const char *name, const char **ret, struct cay_err *err)
 {
@@ -345,7 +399,8 @@ static int buildah_copy(struct cli *c, const struct buildah_workdir *s, const ch
 		*ret = from; /* buildah reports the error */
 		return 0;
 	}
-	buildah_args_append_all(&w, (const char *const[]){ "cp", "-a", "--", NULL });
+	buildah_args_append_all(&w,
+				(const char *const[]){ "cp", rest[0] ? "-a" : "-L", "--", NULL });
 	buildah_args_append(&w, "%s%s", from, rest);
 	buildah_args_append(&w, "%s/%s", s->dir, name);
 	if (w.full)
@@ -355,17 +410,37 @@ static int buildah_copy(struct cli *c, const struct buildah_workdir *s, const ch
 	return program_run(c, w.v, err);
 }
 
+/* root copies devices too, and those of a disk would belong to the build. */
+static int buildah_context_check(struct cli *c, const char *copy, struct cay_err *err)
+{
+	const char *const argv[] = { "find", copy, "!",     "-type", "f",      "!",     "-type",
+				     "d",    "!",  "-type", "l",     "-print", "-quit", NULL };
+	auto_buf found = BUF_INIT(KIB(8));
+	int r = run_program_to_end(&c->arena, argv, NULL, COPY_MS, &found, err);
+
+	if (r < 0)
+		return r;
+	return !r && !found.len
+		       ? 0
+		       : cay_fail(err, CAY_E_INVALID,
+				  "the context has a device, a FIFO or a socket, which no build "
+				  "gets: 'find CONTEXT ! -type f ! -type d ! -type l' prints it");
+}
+
 /* In a sandbox's namespaces buildah may read and write nothing else of this machine. */
-static int buildah_input_copy(struct cli *c, const struct buildah_workdir *s,
-			      struct buildah_input *in, struct cay_err *err)
+static int buildah_input_copy(struct cli *c, struct buildah_workdir *s, struct buildah_input *in,
+			      struct cay_err *err)
 {
 	struct buildah_args w = { .arena = &c->arena };
 	int r = buildah_copy(c, s, in->context, "/.", "context", &in->context, err);
 
 	if (r >= 0)
-		r = buildah_copy(c, s, in->file, "", "Dockerfile", &in->file, err);
+		r = buildah_context_check(c, in->context, err);
 	if (r >= 0)
-		r = buildah_copy(c, s, in->authfile, "", "auth.json", &in->authfile, err);
+		r = buildah_copy(c, s, in->file, "", "Dockerfile", &in->file, err);
+	s->authfile = in->authfile; /* it is copied into memory */
+	if (in->authfile)
+		in->authfile = BUILD_ROOT_AUTHFILE;
 	buildah_args_append_all(&w, (const char *const[]){ "chown", "-hR", "--", NULL });
 	buildah_args_append(&w, "%u:%u", s->network.root, s->network.root);
 	buildah_args_append(&w, "%s", s->dir);
@@ -379,36 +454,54 @@ static int buildah_network_open(struct cli *c, const struct template_build_args 
 				struct buildah_workdir *s, struct buildah_input *in,
 				struct cay_err *err)
 {
-	static const char servers[] = "nameserver 192.0.0.1\n";
-	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct egress_spec policy;
 	int r = egress_words_apply(c, &a->build_egress, &policy, err);
 
 	if (r >= 0)
 		r = build_network_open(c, &policy, s->top, &s->network, err);
-	if (r < 0)
-		return r;
-	r = dir < 0 ? -errno : path_write_atomic(dir, RESOLV, servers, strlen(servers), 0644);
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write '%s/" RESOLV "'", s->dir);
-	return buildah_input_copy(c, s, in, err);
+	return r < 0 ? r : buildah_input_copy(c, s, in, err);
 }
 
-/* A directory that no program of the build has seen. */
-static int buildah_make_archive(struct cli *c, const struct buildah_workdir *s, const char **ret,
+static int buildah_mkdir(const struct buildah_workdir *s, const char *path, struct cay_err *err)
+{
+	if (mkdir(path, 0700) < 0 ||
+	    (s->network.open && chown(path, s->network.root, s->network.root) < 0))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", path);
+	return 0;
+}
+
+/* Whatever wrote it: a file, and one of the build's. */
+static int buildah_open_archive(const struct buildah_workdir *s, const char *path,
 				struct cay_err *err)
 {
+	uid_t owner = s->network.open ? s->network.root : geteuid();
+	auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_BUILD, errno, "open '%s'", path);
+	if (!S_ISREG(st.st_mode) || st.st_uid != owner)
+		return cay_fail(err, CAY_E_BUILD, "buildah did not write '%s'", path);
+	return cay_take_fd(&fd);
+}
+
+/* It is written by a program with a home, and into a directory, that no program of the build has
+ * seen.  Returns the fd of the archive. */
+static int buildah_make_archive(struct cli *c, struct buildah_workdir *s, struct cay_err *err)
+{
 	struct buildah_args w = { .arena = &c->arena };
+	int n = snprintf(s->home, sizeof(s->home), "%s/push", s->top), r;
 
 	buildah_args_append(&w, "%s/archive", s->top);
 	buildah_args_append(&w, "%s/archive/image.tar", s->top);
-	if (w.full)
+	if (w.full || n < 0 || (size_t)n >= sizeof(s->home))
 		return cay_no_memory(err);
-	if (mkdir(w.v[0], 0700) < 0 ||
-	    (s->network.open && chown(w.v[0], s->network.root, s->network.root) < 0))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create '%s'", w.v[0]);
-	*ret = w.v[1];
-	return buildah_push_archive(c, s, *ret, err);
+	r = buildah_mkdir(s, s->home, err);
+	if (r >= 0)
+		r = buildah_mkdir(s, w.v[0], err);
+	if (r >= 0)
+		r = buildah_push_archive(c, s, w.v[1], err);
+	return r < 0 ? r : buildah_open_archive(s, w.v[1], err);
 }
 
 static int cmd_template_build_and_send(struct cli *c, struct buildah_workdir *s,
@@ -417,8 +510,10 @@ static int cmd_template_build_and_send(struct cli *c, struct buildah_workdir *s,
 				       struct cay_err *err)
 {
 	struct buildah_input in = { w->operands[0], a->file, a->authfile };
-	const char *name = w->operands[1], *archive = NULL;
+	auto_close int archive = -EBADF;
+	const char *name = w->operands[1];
 	struct image_info image = {};
+	char path[32];
 	int r = a->build_egress.n ? buildah_network_open(c, a, s, &in, err) : 0;
 
 	if (r < 0)
@@ -427,9 +522,11 @@ static int cmd_template_build_and_send(struct cli *c, struct buildah_workdir *s,
 	if (r < 0 && s->network.open)
 		build_network_print_denied(c, &s->network);
 	if (r >= 0)
-		r = buildah_make_archive(c, s, &archive, err);
+		r = archive = buildah_make_archive(c, s, err);
+	if (r >= 0 && snprintf(path, sizeof(path), "/proc/self/fd/%d", archive) < 0)
+		r = cay_no_memory(err);
 	if (r >= 0)
-		r = image_import_send(c, archive, name, &image, err);
+		r = image_import_send(c, path, name, &image, err);
 	return r < 0 ? r : template_create_send(c, NULL, name, name, &a->make, w, ret, err);
 }
 
@@ -438,10 +535,17 @@ static int cmd_template_build_run(struct cli *c, const struct opt_words *w, stru
 	const struct template_build_args *a = c->args;
 	struct template_info made = {};
 	struct buildah_workdir s = { .network = BUILD_NETWORK_INIT };
-	int r = buildah_workdir_open(c, a, &s, err);
+	int r = interrupt_open(&c->api.intr, err);
 
+	/* what an interrupted build leaves running is waited for */
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (r >= 0)
+		r = buildah_workdir_open(c, a, &s, err);
 	if (r >= 0)
 		r = cmd_template_build_and_send(c, &s, a, w, &made, err);
+	/* cleaning up is not interrupted */
+	c->api.intr.signo = 0;
+	c->api.intr.quit = false;
 	build_network_close(c, &s.network);
 	buildah_workdir_remove(c, &s);
 	return r < 0 ? r : reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
@@ -459,7 +563,8 @@ const struct cmd cmd_template_build = {
 		"called NAME. buildah runs on this machine with temporary storage. HTTP_PROXY, "
 		"HTTPS_PROXY and NO_PROXY are passed on, also as build arguments; set mirrors with "
 		"--build-arg. With --build-egress the build is in a sandbox's namespaces: it "
-		"connects where that policy and the bounds of the node and the tenant let it, and "
-		"has the files of CONTEXT only.",
+		"connects where that policy and the bounds of the node and the tenant let it. It "
+		"sees no process of this machine, and of its files those of CONTEXT, the "
+		"Dockerfile, --authfile and the programs in /usr.",
 	.run = cmd_template_build_run,
 };

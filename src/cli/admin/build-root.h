@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_BUILD_ROOT_H
+#define CAY_CLI_BUILD_ROOT_H
+/*
+ * build-root - what a build with a policy sees of this machine
+ *
+ * A script of root's, in new mount and process namespaces whose first process it is:
+ *
+ *	sh -c build_root_script sh TOP AUTHFILE UID DIRECTORY COMMAND...
+ *
+ * It makes a root of its own in memory, below TOP: programs and their settings, read-only; devices
+ * that are none; no process, socket or file of this machine but TOP.  AUTHFILE, "" for none, is
+ * /auth.json there and belongs to UID.  COMMAND runs in DIRECTORY, and what it leaves running ends.
+ */
+#define BUILD_ROOT_AUTHFILE "/auth.json"
+
+extern const char build_root_script[];
+#endif
