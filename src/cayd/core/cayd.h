@@ -32,6 +32,7 @@
 #include "cayd/core/node-space.h"
 #include "daemon/metrics.h"
 #include "db/db.h"
+#include "egress/dial-rate.h"
 #include "net/server.h"
 #include "ops/settings.h"
 
@@ -50,6 +51,7 @@ struct cayd {
 	struct db *db;
 	unsigned foreign_ending;      /* removals of foreign sandboxes under way */
 	struct peer_dial *peer_dials; /* of egress/peers.h, under way */
+	struct dial_rates peer_rates; /* of the tenants that ask for them */
 	struct cay_err lost;          /* why the journal is not opened: it lost its past */
 	struct events *events;
 	struct audit *audit;

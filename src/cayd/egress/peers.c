@@ -297,6 +297,11 @@ void peers_receive(struct cayd *c, const struct egress_message *m, struct slice 
 	struct slice label;
 
 	memcpy(&asked, body.p, sizeof(asked));
+	/* these questions are no requests of the tenant, and wait for no turn */
+	if (from && !dial_rates_take(&c->peer_rates, &from->info.tenant, clk_boot_ns(c->clk))) {
+		peer_reply(c, &m->sandbox, m->generation, EGRESS_PEER_UNREACHABLE, NULL, -EBADF);
+		return;
+	}
 	if (from && host_name_parse(slice_of(asked.name), &name) == 0 &&
 	    host_name_is_of_group(&name, &label))
 		to = peer_find(from, label);
