@@ -39,9 +39,15 @@ static bool code_write_line(struct e2b_request *v, const char *text)
 /* Instead of a result that does not fit: it is in a file of the sandbox, or lost. */
 static bool code_send_too_large(struct e2b_request *v)
 {
-	return code_write_line(v, "{\"type\":\"error\",\"name\":\"ResultTooLarge\",\"value\":\"a "
-				  "result was left out, because it is too large to be sent\","
-				  "\"traceback\":\"\"}");
+	json_t *line = json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name", "ResultTooLarge",
+				 "value", "a result was left out, because it is too large to send",
+				 "traceback", "");
+	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+	bool full = text && code_write_line(v, text);
+
+	json_decref(line);
+	free(text);
+	return full;
 }
 
 /* One line of the stream, in ASCII: the SDK for JavaScript decodes each piece of it by itself.

@@ -17,9 +17,11 @@ import subprocess
 import threading
 import time
 
+import cay
+
 TENANTS = {"red": "tn" + "0" * 23 + "1", "blue": "tn" + "0" * 23 + "2"}
 SANDBOX = "sb" + "0" * 24
-INFO = {"home": "/home/user", "workspace": "/home/user", "user": "user", "uid": 1000}
+INFO = {"home": "/workspace", "workspace": "/workspace", "user": "user", "uid": 1000}
 
 
 class Call:
@@ -113,7 +115,7 @@ class FaceEdge:
         until = time.monotonic() + 30
         while not self.answers():
             assert self.process.poll() is None and time.monotonic() < until, pathlib.Path(self.log.name).read_text()
-            time.sleep(0.01)
+            cay.let_pass(0.01)
         self.reset()
         return self
 

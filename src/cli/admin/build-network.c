@@ -57,10 +57,12 @@ static int build_network_import_image(struct cli *c, const char *dir, struct bui
 	struct image_info made = {};
 	char name[IMAGE_NAME_BYTES];
 	uint64_t random = 0;
-	int r = buf_printf(&path, "%s/" IMAGE_FILE, dir);
+	int r = buf_printf(&path, "%s/" IMAGE_FILE, dir), len = -1;
 
-	if (r < 0 || getrandom(&random, sizeof(random), 0) != sizeof(random) ||
-	    snprintf(name, sizeof(name), IMAGE_NAME "%016llx", (unsigned long long)random) < 0)
+	if (getrandom(&random, sizeof(random), 0) == sizeof(random))
+		len = snprintf(name, sizeof(name), IMAGE_NAME "%016llx",
+			       (unsigned long long)random);
+	if (r < 0 || len < 0)
 		return cay_no_memory(err);
 	r = image_write(buf_str(&path), name, err);
 	if (r >= 0)

@@ -63,6 +63,6 @@ struct face_memory {
 	size_t kinds[FACE_MEMORY_KINDS];
 };
 /* It holds n bytes of that kind now.  False: its tenant holds too much, so refuse the request.
- * rq NULL: nobody pays. */
+ * rq NULL: it is not counted. */
 [[nodiscard]] bool face_hold(struct request *rq, struct face_memory *m, unsigned kind, size_t n);
 #endif

@@ -67,9 +67,9 @@ def test_a_client_that_leaves_while_its_failure_is_looked_into(face, status, say
     s = begin(face)
     (state,) = waits(face, 1, SANDBOX)
     s.close()
-    time.sleep(0.2)
+    cay.let_pass(0.2)
     state.reply(status, says)
-    time.sleep(0.2)
+    cay.let_pass(0.2)
     assert face.lives()
     face.reset()
 
@@ -90,7 +90,7 @@ def test_commands_left_behind_are_counted_by_tenant(face):
     (theirs,) = [c for c in waits(face, 201, "/execs") if c not in runs]
     s.recv(1)
     s.close()
-    time.sleep(0.3)
+    cay.let_pass(0.3)
     assert theirs.is_open(), "its command was ended"
     assert sum(c.is_open() for c in runs) == 128
     for c in [*runs, theirs]:
@@ -111,7 +111,7 @@ def test_a_reply_before_the_file_was_sent(face, size):
     with s:
         s.sendall(face.head("POST", "/e2b/files", {**FORM, "Content-Length": str(len(PART) + len(rest))}) + PART)
         waits(face, 1, "/content")
-        time.sleep(0.2)
+        cay.let_pass(0.2)
         with contextlib.suppress(OSError):
             s.sendall(rest)
         with contextlib.suppress(OSError):
@@ -195,7 +195,7 @@ def test_bodies_that_do_not_end_are_counted(face):
             with contextlib.suppress(OSError):
                 s.sendall(face.head("POST", "/e2b/execute", head) + b"{" + b" " * (2900 << 10))
             sockets.append(s)
-        time.sleep(0.5)
+        cay.let_pass(0.5)
         grown = face.rss() - before
         status, _ = face.ask("POST", "/e2b/filesystem.Filesystem/Stat", b'{"path":"/x"}', UNARY, tenant="blue")
         statuses = collections.Counter()
@@ -218,7 +218,7 @@ def test_replies_that_wait_for_another_are_counted(face):
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(face.start("POST", "/e2b/filesystem.Filesystem/ListDir", b'{"path":"/w"}', UNARY)) for _ in range(30)]
         waits(face, 30, "/files")
-        time.sleep(1)
+        cay.let_pass(1)
         grown = face.rss() - before
         for s in sockets:
             with contextlib.suppress(OSError):
