@@ -51,7 +51,7 @@ static bool code_send_too_large(struct e2b_request *v)
 }
 
 /* One line of the stream, in ASCII: the SDK for JavaScript decodes each piece of it by itself.
- * Most text grows by that, so what is sent can be too large when what came was not. */
+ * Most text grows by that: a line can be too large when its event was not. */
 static bool code_send(struct e2b_request *v, json_t *line)
 {
 	char *text = line ? json_dumps(line, JSON_ENSURE_ASCII | JSON_COMPACT) : NULL;

@@ -20,7 +20,7 @@
 #define REMOVE_TRIES 60
 #define REMOVE_AGAIN_MS 500
 
-/* PID 1 is cay-init, and nothing else runs: a program that is none is what makes it a tree.  Its
+/* PID 1 is cay-init, and nothing else runs: a program that is none makes it a tree.  Its
  * text is the name, so it is an image of this build alone, which removes it. */
 static int on_image_bytes(void *arg, const void *p, size_t n, struct cay_err *err)
 {

@@ -218,7 +218,7 @@ def sleeps():
     for p in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = p.read_bytes().split(b"\0")
-            found += [p] if words[0].endswith(b"python3") and b"import time;time.sleep(1234)" in words else []
+            found += [p] if words[0].endswith(b"python3") and b"import signal;signal.pause()" in words else []
     return found
 
 
@@ -231,7 +231,7 @@ def test_a_build_that_is_stopped(node, context, tmp_path, how):
     for link, to in ((auth, "auth-target"), (other, context.name + "/Dockerfile")):
         link.unlink(missing_ok=True)
         link.symlink_to(to)
-    dockerfile(context, "RUN python3 -c 'import time;time.sleep(1234)'")
+    dockerfile(context, "RUN python3 -c 'import signal;signal.pause()'")
     p = build_at_a_terminal(node, context, "--authfile", auth, "--file", other)
     wait_for("the step", lambda: sleeps() or p.poll() is not None, 60)
     assert p.poll() is None, p.communicate()[1]
