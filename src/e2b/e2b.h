@@ -116,7 +116,7 @@ struct e2b_request {
 	/* what a handler keeps between its calls */
 	e2b_step *later;
 	json_t *kept;
-	const char *target, *source; /* absolute paths; of a create, a name or a token */
+	const char *target, *source;          /* absolute paths; of a create, a name or a token */
 	const char *home, *workspace, *owner; /* of sandbox.info */
 	uint64_t uid, number;
 	bool flag;

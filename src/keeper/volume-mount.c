@@ -15,7 +15,6 @@
 #include "base/rmtree.h"
 #include "keeper/host-dir.h"
 #include "keeper/overlay.h"
-#include "keeper/volume-disk.h"
 #include "keeper/volume.h"
 
 /* The mounts of a sandbox that has ended are gone a moment later. */

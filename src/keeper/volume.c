@@ -12,7 +12,6 @@
 #include "base/rmtree.h"
 #include "keeper/id-page.h"
 #include "keeper/trash.h"
-#include "keeper/volume-disk.h"
 
 #define RECORD "volume"
 #define RECORD_MAGIC UINT32_C(0x56594143)        /* "CAYV" */

@@ -301,7 +301,7 @@ static struct verb_volume_copy volume_copy_request(const struct volume *v)
 	return (struct verb_volume_copy){ .volume = v->info.id,
 					  .from = v->info.from,
 					  .bytes = v->info.size_bytes,
-					  .inodes = volume_inodes(v->cayd, v->info.size_bytes),
+					  .inodes = volume_inodes(v, v->info.size_bytes),
 					  .read_only = v->info.read_only };
 }
 
@@ -348,7 +348,7 @@ static void volume_copy(struct volume *v)
 	struct verb_volume_copy q = volume_copy_request(v);
 	struct cay_err err = {};
 
-	volumes_count_users(v->cayd, &v->info.tenant);
+	volumes_count_users(v->cayd);
 	if (from && from->info.writer.noun != ID_NONE) {
 		if (volume_copy_of_writer(v, &from->info.writer, &err) < 0)
 			volume_finish(v, &err);

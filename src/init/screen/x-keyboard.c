@@ -30,7 +30,7 @@ static bool x_key_is_spare(const uint8_t *columns, size_t n)
 int x_keyboard_read(struct x_conn *c, struct x_keyboard *ret, struct cay_err *err)
 {
 	size_t n = (size_t)(c->max_keycode - c->min_keycode) + 1, per;
-	uint8_t used[X_SPARES_MAX] = { };
+	uint8_t used[X_SPARES_MAX] = {};
 	uint8_t request[8] = {
 		REQUEST_GET_KEYBOARD_MAPPING, [4] = c->min_keycode, [5] = (uint8_t)n
 	};
