@@ -5,7 +5,7 @@ CAY_SPLIT=SEED: a test runs in one of the two builds, by the parity of the hash 
 and the seed.  The next seed has it in the other one, so a test meets the sanitizer at least
 every second commit.  Tests marked `plain` or `alone` always run in the plain build: they
 judge by the clock, or preload a library.  Tests marked `sweep` are many and long: they
-always run whole in the plain build, and one in SWEEP of them under ASan as well.  Those marked
+always run in the plain build, and one in SWEEP of them under ASan as well.  Those marked
 `sampled` are alike but for one thing, as the moment of a cut or the client of HTTP: one in SAMPLE has its turn.
 Without CAY_SPLIT every test runs in the build it is given, except `plain` ones under ASan.
 """

@@ -75,7 +75,7 @@ def code(daemon, code_image):
 
 
 SWEEPS = ("test_sweep.py", "test_vandal.py", "test_failed.py")
-SAMPLED = ("test_cut_off_anywhere",)
+SAMPLED = ("test_cut_off_anywhere", "test_every_failpoint", "test_nothing_is_left_of_one_that_failed")
 
 
 @pytest.hookimpl(tryfirst=True)
