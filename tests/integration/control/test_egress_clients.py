@@ -21,7 +21,7 @@ from test_control import refused
 from test_egress import allow, client_hello, decisions, left, node_in_lab
 from test_tenants import asks
 
-pytestmark = pytest.mark.plain  # the image is large, and the clients are not what the sanitizers check
+pytestmark = [pytest.mark.plain, pytest.mark.one_lane]  # the image is large, and the clients are not what the sanitizers check
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 PIP = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore PIP_RETRIES=0 PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip -q install "
 UV = "UV_INDEX_URL=https://index.lab.example/simple UV_NATIVE_TLS=1 UV_HTTP_RETRIES=0 "
