@@ -188,7 +188,7 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
         assert operation.ask(one, whole(operation))[0] == 403, "another sandbox than its own, or none"
     if operation.inside:
         assert operation.ask(one, None if operation.body is None else {"no such member": 1}, exec=noun_id("exec"), sandbox=theirs)[0] \
-            in ((403,) if operation.name == "sandbox.start" else (200, 400, 404, 409, 426))
+            in ((403,) if operation.name == "sandbox.start" else (200, 400, 404, 409, 422, 426))
         low = asks(daemon, "read", tenants[0], sandbox=theirs)
         assert operation.scope == "read" or operation.ask(low, whole(operation), **own)[0] == 403
     if operation.name not in ("sandbox.delete", "sandbox.pause", "sandbox.resume", "sandbox.stop", "sandbox.start"):
