@@ -44,7 +44,7 @@ def residue(c):
         "sockets": sorted(set(os.listdir(c.run / "box")) - {"keeper.sock"}),
         "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
         "processes": sorted(c.processes("/sb")),
-        "mounts": [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if c.name in m],
+        "mounts": [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if c.name in m and "/unpacked-" not in m],  # lib/unpacked.py lends images
         "networks": networks(),
     }
 

@@ -19,7 +19,7 @@ from test_sweep import MERGE_POINTS
 LAYERS = 16
 SPARSE = 32 << 20
 # every name that a walk finds: type, mode, owner, links, what it is a name of, time; then bytes
-LOOK = r"""cd / && busybox find gone kept workspace -exec busybox stat -c '%n|%F|%a|%u|%g|%i|%Y|%N' {} \; && echo -- &&
+LOOK = r"""cd / && busybox find gone kept workspace -exec busybox stat -c '%n|%F|%a|%u|%g|%h|%i|%Y|%N' {} \; && echo -- &&
 busybox find gone kept workspace -type f -exec busybox sha256sum {} \;"""
 
 
@@ -32,15 +32,15 @@ def base(c):
 
 def files(c, box):
     """What a program inside sees: every name, its bytes, and which names are links of one file.  An inode number alone does not
-    tell that: subvolumes have equal ones, and overlayfs takes them for one file system."""
+    tell that: subvolumes have equal ones, also of files with equal bytes, and overlayfs takes them for one file system."""
     done = c.exec(box, ["sh", "-c", LOOK], user="root", timeout_s=120)
     assert done.exit_code == 0, done
     rows, sums = done.text.split("\n--\n")
     found, same, sums = {}, {}, {name: digest for digest, name in (line.split("  ", 1) for line in sums.splitlines())}
     for row in rows.splitlines():
-        name, kind, mode, uid, gid, inode, when, link = row.split("|", 7)
+        name, kind, mode, uid, gid, links, inode, when, link = row.split("|", 8)
         found[name] = (kind, mode, uid, gid, when, link.split(" -> ")[1:])
-        if name in sums:
+        if name in sums and int(links) > 1:
             same.setdefault((inode, sums[name]), set()).add(name)
     return found, {frozenset(names) for names in same.values() if len(names) > 1}, sums
 
