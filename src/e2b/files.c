@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "e2b/e2b.h"
-#include "text/base64.h"
+#include "face/operation.h"
 
 #define LIST_MAX 10000
 #define LINKS_MAX 1000 /* steps of a batch */
@@ -176,31 +176,15 @@ void e2b_file_stat(struct e2b_request *v)
 
 /* ListDir: the entries, then where its links lead, in one batch. */
 
-/* A name that is not UTF-8, with U+FFFD for each byte that may be none.  E2B has no way to ask for
- * it. */
-static int e2b_append_odd_name(const char *base64, struct buf *path)
-{
-	size_t n = strlen(base64);
-	auto_free char *name = malloc(BASE64_BYTES(n) + 1);
-	int r = name ? base64_decode(base64, n, (uint8_t *)name, &n) : -ENOMEM;
-
-	for (size_t i = 0; i < n && r >= 0; i++)
-		r = (unsigned char)name[i] < 0x80 && name[i] ? buf_putc(path, name[i])
-							     : buf_puts(path, "\xef\xbf\xbd");
-	return r;
-}
-
 /* In *path, until the next one: a list may have more paths than a request has memory. */
 static const char *e2b_entry_path(const struct e2b_request *v, const json_t *row, struct buf *path)
 {
-	const char *name = json_string_value(json_object_get(row, "path"));
-	const char *odd = json_string_value(json_object_get(row, "path_b64"));
 	int r;
 
 	buf_clear(path);
-	r = buf_printf(path, "%s/%s", str_eq(v->target, "/") ? "" : v->target, name ? name : "");
-	if (r >= 0 && !name)
-		r = odd ? e2b_append_odd_name(odd, path) : -EINVAL;
+	r = buf_printf(path, "%s/", str_eq(v->target, "/") ? "" : v->target);
+	if (r >= 0)
+		r = face_append_entry_path(row, path);
 	return r < 0 ? NULL : buf_str(path);
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "face/operation.h"
 
+#include "text/base64.h"
 #include "text/json.h"
 #include "text/percent.h"
 
 #define HEAD_MAX KIB(24)
 #define REQUEST_MAX MIB(3)
+#define UPLOAD_QUEUE KIB(192)      /* of a call that sends its body in pieces */
+#define PIECES_FAILURE_MAX KIB(64) /* of the reply to a call whose success comes in pieces */
 
 static int face_append_encoded(struct buf *b, const json_t *v)
 {
@@ -112,6 +115,9 @@ static int face_write_head(const struct face_caller *who, const struct face_oper
 			   op_method_name(op->method), buf_str(target), who->host, who->auth,
 			   what->accept ? what->accept : "application/json");
 
+	/* the credential alone may have the whole tenant */
+	if (r >= 0)
+		r = face_write_group(who->group, b);
 	if (r >= 0 && what->range)
 		r = buf_printf(b, "Range: %s\r\n", what->range);
 	if (r >= 0 && op->body != BODY_NONE)
@@ -136,7 +142,10 @@ int face_operation_start(const struct face_caller *who, const struct face_operat
 		.upstream = face_open_edge(who->face, who->edge, err),
 		.shared = who->shared,
 		.can_retry = op->method == METHOD_GET,
-		.answer_max = what->answer_max,
+		.answer_max = what->piece && what->answer_max > PIECES_FAILURE_MAX
+				      ? PIECES_FAILURE_MAX
+				      : what->answer_max,
+		.received = what->received,
 		.piece = what->piece,
 		.more = what->upload,
 		.drain = what->drain,
@@ -159,11 +168,37 @@ int face_operation_start(const struct face_caller *who, const struct face_operat
 	if (r < 0)
 		return r == -EINVAL ? cay_fail(err, CAY_E_INVALID, "the request is not valid")
 				    : cay_fail(err, CAY_E_TOO_LARGE, "the request is too long");
+	if (what->sent &&
+	    !what->sent(what->arg, head.len + body.len + (what->upload ? UPLOAD_QUEUE : 0)))
+		return cay_fail(err, CAY_E_RATE,
+				"the requests of this tenant take too much memory");
 	conf.head = (struct slice){ head.data, head.len };
 	conf.body = (struct slice){ body.data, body.len };
 	r = client_call_start(&conf, ret, err);
 	explicit_bzero(head.data, head.len);
 	return r;
+}
+
+static int face_append_odd_name(const char *base64, struct buf *path)
+{
+	size_t n = strlen(base64);
+	auto_free char *name = malloc(BASE64_BYTES(n) + 1);
+	int r = name ? base64_decode(base64, n, (uint8_t *)name, &n) : -ENOMEM;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = (unsigned char)name[i] < 0x80 && name[i] ? buf_putc(path, name[i])
+							     : buf_puts(path, "\xef\xbf\xbd");
+	return r;
+}
+
+int face_append_entry_path(const json_t *row, struct buf *path)
+{
+	const char *name = json_string_value(json_object_get(row, "path"));
+	const char *odd = json_string_value(json_object_get(row, "path_b64"));
+
+	if (name && name[0])
+		return buf_puts(path, name);
+	return odd && odd[0] ? face_append_odd_name(odd, path) : -EINVAL;
 }
 
 enum cay_code face_code_named(const char *name)

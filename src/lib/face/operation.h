@@ -5,7 +5,8 @@
  * operation - call an operation of Cay for a client of a face
  *
  * Members of the call go where the table of operations has them: path, query or JSON body.  The
- * request is sent to the edge that the client's came from, with the client's credential.
+ * request is sent to the edge that the client's came from, with the client's credential and limited
+ * to the client's group.
  */
 #include <jansson.h>
 
@@ -18,6 +19,7 @@ struct face_caller {
 	struct conn_shared *shared;
 	unsigned edge;
 	const char *host, *auth, *sandbox; /* sandbox: the member of that name */
+	const char *group;                 /* NULL or "": none (face_write_group()) */
 };
 
 struct face_operation {
@@ -26,7 +28,11 @@ struct face_operation {
 	const char *accept, *range; /* NULL: JSON, all of it */
 	struct slice body;          /* of BODY_RAW */
 	bool upload;                /* client_call_write() sends the body */
-	size_t answer_max;
+	size_t answer_max;          /* of a failure, at most 64 KiB where success comes in pieces */
+	/* So much memory the request takes, and so much of its reply is held (face_hold()); false:
+	 * it may not.  May be NULL. */
+	bool (*sent)(void *arg, size_t held);
+	bool (*received)(void *arg, size_t held);
 	bool (*piece)(void *arg, const struct http_head *head, struct slice bytes);
 	void (*drain)(void *arg);
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
@@ -37,6 +43,9 @@ struct face_operation {
 [[nodiscard]] int face_operation_start(const struct face_caller *who,
 				       const struct face_operation *what, struct client_call **ret,
 				       struct cay_err *err);
+/* What a row of file.list has as its path.  A name that is not UTF-8 gets U+FFFD for each byte that
+ * may be none.  -EINVAL: it has none. */
+[[nodiscard]] int face_append_entry_path(const json_t *row, struct buf *path);
 /* The code that an error of Cay names; CAY_E_INTERNAL: none. */
 enum cay_code face_code_named(const char *name);
 #endif
