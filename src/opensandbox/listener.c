@@ -2,10 +2,10 @@
 #include "opensandbox/opensandbox.h"
 
 #define AUTH_MAX KIB(8)
-#define ARENA_MAX MIB(4)
+#define ARENA_MAX MIB(1)
 #define TENANT_MAX 512 /* requests of a tenant at once, until the reply is sent */
 #define TICK_MS 100
-#define EVENTS_MAX MIB(12)
+#define BODY_MS 30000
 
 static const struct osb_route osb_routes[] = {
 #define OSB_ROUTE(method_, path_, plane_, body_, fn) { method_, path_, plane_, body_, fn },
@@ -33,6 +33,7 @@ void osb_request_free(struct osb_request *v)
 	json_decref(v->rows);
 	buf_fini(&v->body);
 	buf_fini(&v->events);
+	buf_fini(&v->rest);
 	buf_fini(&v->metadata);
 	output_lines_fini(&v->lines[0]);
 	output_lines_fini(&v->lines[1]);
@@ -40,6 +41,14 @@ void osb_request_free(struct osb_request *v)
 	arena_fini(&v->arena);
 	explicit_bzero(v->auth, v->n_auth);
 	free(v);
+}
+
+bool osb_hold(struct osb_request *v, enum osb_memory kind, size_t n, struct cay_err *err)
+{
+	if (face_hold(v->rq, &v->memory, kind, n))
+		return true;
+	(void)cay_fail(err, CAY_E_RATE, "the requests of this tenant take too much memory");
+	return false;
 }
 
 /* Requests that wait, and streams that were silent. */
@@ -181,6 +190,22 @@ const char *osb_query(struct osb_request *v, const char *name)
 	return osb_query_nth(v, name, 0);
 }
 
+/* What cannot be decoded would look absent. */
+static int osb_check_query(const char *query, struct cay_err *err)
+{
+	char text[HTTP_TARGET_MAX + 1];
+	struct slice left = slice_of(query);
+
+	while (left.n) {
+		struct slice value = slice_cut(&left, '&');
+
+		(void)slice_cut(&value, '=');
+		if (value.n >= sizeof(text) || translate_query(value.p, value.n, text) < 0)
+			return cay_fail(err, CAY_E_INVALID, "a parameter is not percent-encoded");
+	}
+	return 0;
+}
+
 static int osb_read_head(struct osb_request *v, struct cay_err *err)
 {
 	struct slice query = v->rq->head->target, path = slice_cut(&query, '?');
@@ -198,6 +223,8 @@ static int osb_read_head(struct osb_request *v, struct cay_err *err)
 	if (path.n > 3 && memcmp(path.p, "/v1/", 4) == 0)
 		path = (struct slice){ path.p + 3, path.n - 3 };
 	r = osb_find_route(v, path, err);
+	if (r >= 0)
+		r = osb_check_query(v->query, err);
 	return r >= 0 ? request_charge_tenant(v->rq, &v->actor.tenant, TENANT_MAX, err) : r;
 }
 
@@ -216,16 +243,24 @@ static int osb_parse_body(struct osb_request *v, struct cay_err *err)
 	if (r >= 0 && !(rows ? json_is_array(v->json) : json_is_object(v->json)))
 		return cay_fail(err, CAY_E_INVALID, "the body must be a JSON %s",
 				rows ? "array" : "object");
+	if (r >= 0 && !osb_hold(v, OSB_MEM_JSON, json_estimate_bytes(text), err))
+		r = -EDQUOT;
 	buf_fini(&v->body);
+	(void)face_hold(v->rq, &v->memory, OSB_MEM_BODY, 0);
 	return r;
 }
 
 static void on_osb_body(struct request *rq, struct slice bytes)
 {
 	struct osb_request *v = rq->data;
+	struct cay_err err = {};
 
 	if (v->route && buf_append(&v->body, bytes.p, bytes.n) < 0)
 		osb_refuse(v, CAY_E_TOO_LARGE, "the body is too large");
+	else if (!osb_hold(v, OSB_MEM_BODY, v->body.cap, &err))
+		osb_fail(v, &err);
+	else if (face_body_is_late(rq, BODY_MS))
+		osb_refuse(v, CAY_E_TIMEOUT, "the body did not arrive within 30 s");
 }
 
 static void on_osb_body_end(struct request *rq)
@@ -269,7 +304,8 @@ static struct osb_request *osb_request_new(struct osb *d, struct request *rq)
 	v->segment = "";
 	v->arena = ARENA_INIT(ARENA_MAX);
 	v->body = BUF_INIT(OSB_BODY_MAX);
-	v->events = BUF_INIT(EVENTS_MAX);
+	v->events = BUF_INIT(OSB_EVENT_MAX);
+	v->rest = BUF_INIT(OSB_REST_MAX);
 	v->metadata = BUF_INIT(OSB_METADATA_MAX);
 	v->lines[0] = v->lines[1] = output_lines_create();
 	v->n_auth = auth.n;

@@ -37,6 +37,9 @@
 #define OSB_ANSWER_MAX MIB(8)
 #define OSB_PATH_MAX 4096
 #define OSB_METADATA_MAX KIB(16)
+#define OSB_STATES_MAX 16
+#define OSB_EVENT_MAX MIB(6)  /* of a kernel, with its escapes */
+#define OSB_REST_MAX KIB(256) /* more than a piece */
 
 struct osb_request;
 typedef void osb_step(struct osb_request *v);
@@ -51,6 +54,18 @@ enum osb_body {
 	OSB_JSON, /* an object; may be absent */
 	OSB_ROWS, /* an array */
 	OSB_RAW,  /* the handler reads it */
+};
+
+/* What a request holds (face_hold()) */
+enum osb_memory {
+	OSB_MEM_BODY,
+	OSB_MEM_JSON,
+	OSB_MEM_SENT, /* to the edge, with what an upload may queue */
+	OSB_MEM_RECEIVED,
+	OSB_MEM_ANSWER,
+	OSB_MEM_KEPT,
+	OSB_MEM_LINES,
+	OSB_MEM_TEXTS,
 };
 
 struct osb_route {
@@ -73,6 +88,7 @@ struct osb_request {
 	struct request *rq; /* NULL: the client left, and its command goes on */
 	const struct osb_route *route;
 	struct arena arena;
+	struct face_memory memory;
 	struct actor actor;
 	unsigned edge;
 	const char *host, *query;
@@ -96,6 +112,8 @@ struct osb_request {
 	const char *target;
 	const char *home, *workspace, *owner, *group; /* of sandbox.info */
 	uint64_t uid, gid, number, first, most;
+	const char *states[OSB_STATES_MAX];
+	unsigned n_states;
 	size_t at;
 	bool flag;
 
@@ -104,11 +122,14 @@ struct osb_request {
 	uint64_t written_ms;
 	struct frame_reader frames;
 	struct output_lines lines[2];
-	struct buf events; /* of a kernel */
+	struct buf events; /* of a kernel: a line */
+	struct buf rest;   /* what came of a piece after the client's stream was full */
+	bool line_lost;    /* the rest of the line is skipped */
 
 	/* an upload */
 	struct multipart parts;
 	bool uploading, body_done, paused, full, reads_metadata;
+	bool file_ended; /* all bytes of the file were sent */
 	struct buf metadata;
 
 	size_t n_auth;
@@ -118,8 +139,10 @@ struct osb_request {
 /* listener.c */
 request_fn *osb_find_handler(struct request *rq, void *arg);
 void osb_request_free(struct osb_request *v);
-/* A decoded parameter of the query, in the arena, the n-th of its name; NULL: there is none, or it
- * is malformed. */
+/* It holds so much of that kind now.  False: too much, and *err says so. */
+[[nodiscard]] bool osb_hold(struct osb_request *v, enum osb_memory kind, size_t n,
+			    struct cay_err *err);
+/* A decoded parameter of the query, in the arena, the n-th of its name; NULL: there is none. */
 const char *osb_query_nth(struct osb_request *v, const char *name, size_t n);
 const char *osb_query(struct osb_request *v, const char *name);
 void osb_wait(struct osb_request *v, uint64_t ms, osb_step *then);
@@ -159,6 +182,11 @@ void osb_stream_ping(struct osb_request *v, uint64_t now);
 [[nodiscard]] int osb_read_page(struct osb_request *v, struct cay_err *err);
 bool osb_page_has(const struct osb_request *v, uint64_t row);
 json_t *osb_page(struct osb_request *v, uint64_t total);
+/* The parameters `state` of the query, and whether a row of that state is asked for. */
+[[nodiscard]] int osb_read_states(struct osb_request *v, struct cay_err *err);
+bool osb_wants_state(const struct osb_request *v, const char *state);
+/* Add to v->rows; takes row.  Negative: the request has ended, since no list lacks a row. */
+[[nodiscard]] int osb_add_row(struct osb_request *v, json_t *row);
 
 /* policy.c: a networkPolicy as the member `egress` of a create. */
 [[nodiscard]] int osb_policy_read(const json_t *policy, json_t *to, struct cay_err *err);
