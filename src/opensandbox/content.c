@@ -61,6 +61,7 @@ static void on_osb_lines_known(struct osb_request *v)
 	uint64_t n = (uint64_t)json_integer_value(json_object_get(v->answer, "lines"));
 	struct request *rq = v->rq;
 	auto_buf body = BUF_INIT(OSB_BODY_MAX);
+	struct cay_err err = {};
 
 	if (!json_is_string(text) && n)
 		osb_refuse(v, CAY_E_INVALID, "the file is not text: read it by bytes");
@@ -69,6 +70,8 @@ static void on_osb_lines_known(struct osb_request *v)
 	else if (text &&
 		 buf_append(&v->body, json_string_value(text), json_string_length(text)) < 0)
 		osb_refuse(v, CAY_E_TOO_LARGE, "the lines are more than 3 MiB: read fewer");
+	else if (!osb_hold(v, OSB_MEM_BODY, v->body.cap, &err))
+		osb_fail(v, &err);
 	else if (n && n < v->most && json_is_true(json_object_get(v->answer, "more"))) {
 		v->first += n;
 		v->most -= n;
@@ -150,6 +153,10 @@ static void on_osb_upload_drain(void *arg)
 
 static void on_osb_upload_written(struct osb_request *v)
 {
+	if (!v->file_ended) { /* there is no file of bytes that were not sent */
+		osb_refuse(v, CAY_E_MISBEHAVED, "the sandbox replied before it had the file");
+		return;
+	}
 	json_decref(v->json);
 	v->json = NULL;
 	osb_upload_pump(v);
@@ -178,7 +185,7 @@ static int osb_upload_open(struct osb_request *v)
 	if (m && owner)
 		(void)json_object_set_new(m, "owner", json_string(owner));
 	v->then = on_osb_upload_written;
-	v->full = false;
+	v->full = v->file_ended = false;
 	if (osb_transfer(v, OP_FILE_WRITE, m,
 			 (struct face_operation){ .upload = true, .drain = on_osb_upload_drain },
 			 &err) < 0) {
@@ -209,6 +216,7 @@ static int osb_upload_end_part(struct osb_request *v)
 
 	if (!v->reads_metadata) {
 		v->uploading = false;
+		v->file_ended = true;
 		(void)client_call_write(v->call, (struct slice){});
 		return 0;
 	}
@@ -273,9 +281,12 @@ static void osb_upload_pump(struct osb_request *v)
 static void on_osb_upload_body(struct request *rq, struct slice bytes)
 {
 	struct osb_request *v = rq->data;
+	struct cay_err err = {};
 
 	if (buf_append(&v->body, bytes.p, bytes.n) < 0)
 		osb_refuse(v, CAY_E_TOO_LARGE, "the form came faster than it is written");
+	else if (!osb_hold(v, OSB_MEM_BODY, v->body.cap, &err))
+		osb_fail(v, &err);
 	else
 		osb_upload_pump(v);
 }

@@ -34,6 +34,11 @@ void osb_reply(struct osb_request *v, int status, json_t *body)
 	struct request *rq = v->rq;
 	struct jw w = jw_to(&b);
 
+	if (!rq) { /* the client left */
+		json_decref(body);
+		osb_request_free(v);
+		return;
+	}
 	if (!body) {
 		osb_refuse(v, CAY_E_NO_MEMORY, "out of memory");
 		return;
@@ -53,7 +58,8 @@ void osb_reply_status(struct osb_request *v, int status)
 	struct request *rq = v->rq;
 
 	osb_request_free(v);
-	request_reply(rq, status, NULL, NULL);
+	if (rq)
+		request_reply(rq, status, NULL, NULL);
 }
 
 void osb_fail(struct osb_request *v, const struct cay_err *err)
