@@ -4,7 +4,11 @@
 #define LIST_MAX 10000
 #define LIST_MS 60000
 #define DEPTH_MAX 64
-#define STEPS_MAX 1000 /* of a batch */
+#define STEPS_MAX 1000                    /* of a batch */
+#define ENTRY_PATH_MAX (4 * OSB_PATH_MAX) /* a byte that is not UTF-8 becomes three */
+#define LIST_BYTES_MAX SERVER_OUT_MAX     /* of the paths of a list */
+#define SEARCH_MAX 100000000              /* bytes of names, times those of the pattern */
+#define ROW_BYTES 1024                    /* of a file in v->rows, beside its texts */
 
 /* Paths are absolute, or begin at the workspace or, with "~/", at the home directory. */
 const char *osb_absolute(struct osb_request *v, const char *path)
@@ -36,7 +40,7 @@ static const char *osb_keep_text(struct osb_request *v, const char *name)
 {
 	const char *s = osb_answer_text(v, name);
 
-	return s[0] ? arena_strndup(&v->arena, s, strlen(s)) : NULL;
+	return s[0] && strlen(s) < OSB_PATH_MAX ? arena_strndup(&v->arena, s, strlen(s)) : NULL;
 }
 
 static void on_osb_info_known(struct osb_request *v)
@@ -132,7 +136,10 @@ static void osb_info_next(struct osb_request *v)
 	if (path) {
 		v->target = osb_absolute(v, path);
 		v->at++;
-		osb_call(v, OP_FILE_STAT, v->later, "{s:s}", "path", v->target);
+		if (v->target)
+			osb_call(v, OP_FILE_STAT, v->later, "{s:s}", "path", v->target);
+		else
+			osb_refuse(v, CAY_E_INVALID, "the paths are too long");
 	} else if (v->at) {
 		osb_reply(v, 200, json_incref(v->rows));
 	} else {
@@ -143,9 +150,17 @@ static void osb_info_next(struct osb_request *v)
 static void on_osb_stat_known(struct osb_request *v)
 {
 	const char *path = osb_query_nth(v, "path", v->at - 1);
+	size_t *held = v->memory.kinds;
+	struct cay_err err = {};
 
-	(void)json_object_set_new(v->rows, path, osb_file(v, v->target, v->answer));
-	osb_info_next(v);
+	/* each may have long texts: its sandbox wrote them */
+	if (!path || json_object_set_new(v->rows, path, osb_file(v, v->target, v->answer)) < 0)
+		osb_refuse(v, CAY_E_MISBEHAVED, "the sandbox sent an entry that is none");
+	else if (!osb_hold(v, OSB_MEM_KEPT,
+			   held[OSB_MEM_KEPT] + 2 * held[OSB_MEM_ANSWER] + ROW_BYTES, &err))
+		osb_fail(v, &err);
+	else
+		osb_info_next(v);
 }
 
 static void osb_info_begin(struct osb_request *v)
@@ -181,6 +196,17 @@ static void on_osb_batch_done(struct osb_request *v)
 	osb_reply_status(v, 200);
 }
 
+/* Takes step.  Negative: the request has ended and steps are freed, since nothing is left undone in
+ * silence. */
+static int osb_add_step(struct osb_request *v, json_t *steps, json_t *step)
+{
+	if (json_array_append_new(steps, step) >= 0)
+		return 0;
+	json_decref(steps);
+	osb_refuse(v, CAY_E_INVALID, "the paths are too long");
+	return -EINVAL;
+}
+
 /* Takes steps. */
 static void osb_batch(struct osb_request *v, json_t *steps)
 {
@@ -201,10 +227,11 @@ static void osb_delete_all(struct osb_request *v)
 	const char *path;
 
 	for (size_t i = 0; (path = osb_query_nth(v, "path", i)); i++)
-		(void)json_array_append_new(steps,
-					    json_pack("{s:s,s:s,s:b,s:b}", "do", "delete", "path",
-						      osb_absolute(v, path), "recursive", v->flag,
-						      "missing_ok", true));
+		if (osb_add_step(v, steps,
+				 json_pack("{s:s,s:s,s:b,s:b}", "do", "delete", "path",
+					   osb_absolute(v, path), "recursive", v->flag,
+					   "missing_ok", true)) < 0)
+			return;
 	osb_batch(v, steps);
 }
 
@@ -242,7 +269,8 @@ static void osb_change_all(struct osb_request *v)
 			(void)json_object_set_new(step, "mode", json_string(mode));
 		if (step && owner)
 			(void)json_object_set_new(step, "owner", json_string(owner));
-		(void)json_array_append_new(steps, step);
+		if (osb_add_step(v, steps, step) < 0)
+			return;
 	}
 	osb_batch(v, steps);
 }
@@ -272,9 +300,11 @@ static void osb_move_all(struct osb_request *v)
 			osb_refuse(v, CAY_E_INVALID, "src or dest is missing");
 			return;
 		}
-		(void)json_array_append_new(steps, json_pack("{s:s,s:s,s:s,s:b}", "do", "move",
-							     "path", osb_absolute(v, from), "to",
-							     osb_absolute(v, to), "parents", true));
+		if (osb_add_step(v, steps,
+				 json_pack("{s:s,s:s,s:s,s:b}", "do", "move", "path",
+					   osb_absolute(v, from), "to", osb_absolute(v, to),
+					   "parents", true)) < 0)
+			return;
 	}
 	osb_batch(v, steps);
 }
@@ -308,46 +338,75 @@ static void osb_reply_files(struct osb_request *v, json_t *files)
 	osb_reply(v, 200, ret);
 }
 
-/* The whole path of an entry; NULL: it has none. */
-static const char *osb_below(struct osb_request *v, const char *path)
+/* The whole path of an entry, in *path until the next one: a list may have more paths than a
+ * request has memory. */
+static int osb_entry_path(const struct osb_request *v, const json_t *row, struct buf *path)
 {
-	size_t n = strlen(v->target) + strlen(path) + 2;
-	char *whole;
+	int r = 0;
 
-	if (!path[0] || path[0] == '/')
-		return path[0] ? path : NULL;
-	whole = arena_alloc(&v->arena, 1, n);
-	if (whole && snprintf(whole, n, "%s/%s", str_eq(v->target, "/") ? "" : v->target, path) < 0)
-		whole[0] = 0;
-	return whole;
+	buf_clear(path);
+	if (osb_text(row, "path")[0] != '/')
+		r = buf_printf(path, "%s/", str_eq(v->target, "/") ? "" : v->target);
+	return r < 0 ? r : face_append_entry_path(row, path);
+}
+
+/* *work grows by the time that this takes at most. */
+static bool osb_entry_is_wanted(const struct osb_request *v, const json_t *row, const char *path,
+				size_t *work)
+{
+	const char *pattern = json_string_value(v->kept), *slash = strrchr(path, '/');
+
+	if (!pattern)
+		return true;
+	if (str_eq(osb_text(row, "type"), "directory"))
+		return false;
+	*work += strlen(pattern) * strlen(slash ? slash + 1 : path);
+	return *work <= SEARCH_MAX && translate_name_matches(pattern, slash ? slash + 1 : path);
+}
+
+/* 0, or why there is no whole list. */
+static int osb_list_files(const struct osb_request *v, json_t *files, struct cay_err *err)
+{
+	const json_t *entries = json_object_get(v->answer, "entries"), *row;
+	auto_buf path = BUF_INIT(ENTRY_PATH_MAX);
+	size_t sum = 0, work = 0;
+
+	for (size_t i = 0; (row = json_array_get(entries, i)); i++) {
+		/* more than was asked for, or a list without one of its entries */
+		if (i == LIST_MAX || osb_entry_path(v, row, &path) < 0)
+			return cay_fail(err, CAY_E_MISBEHAVED,
+					"the sandbox sent an entry that is none");
+		if (osb_entry_is_wanted(v, row, buf_str(&path), &work))
+			sum += path.len;
+		else if (work <= SEARCH_MAX)
+			continue;
+		if (sum > LIST_BYTES_MAX || work > SEARCH_MAX)
+			return cay_fail(err, CAY_E_TOO_LARGE,
+					"the list is too large: name a directory below");
+		if (json_array_append_new(files, osb_file(v, buf_str(&path), row)) < 0)
+			return cay_no_memory(err);
+	}
+	return 0;
 }
 
 /* A list has all below v->target; with v->kept, a search for what its text matches, files only. */
 static void on_osb_listed(struct osb_request *v)
 {
-	const char *pattern = json_string_value(v->kept);
-	json_t *files = json_array(), *row;
-	size_t i;
+	json_t *files = json_array();
+	struct cay_err err = {};
+	int r = 0;
 
-	if (json_is_true(json_object_get(v->answer, "truncated"))) {
+	if (json_is_true(json_object_get(v->answer, "truncated")))
+		r = cay_fail(&err, CAY_E_TOO_LARGE,
+			     "there are more than 10000 files: name a directory below");
+	if (r >= 0)
+		r = osb_list_files(v, files, &err);
+	if (r >= 0) {
+		osb_reply_files(v, files);
+	} else {
 		json_decref(files);
-		osb_refuse(v, CAY_E_TOO_LARGE,
-			   "there are more than 10000 files: name a directory below");
-		return;
+		osb_fail(v, &err);
 	}
-	json_array_foreach(json_object_get(v->answer, "entries"), i, row)
-	{
-		const char *path = osb_text(row, "path"), *slash = strrchr(path, '/');
-
-		if (pattern && (str_eq(osb_text(row, "type"), "directory") ||
-				!translate_name_matches(pattern, slash ? slash + 1 : path)))
-			continue;
-		path = osb_below(v, path);
-		/* a name that is not UTF-8 cannot be told in JSON */
-		if (path)
-			(void)json_array_append_new(files, osb_file(v, path, row));
-	}
-	osb_reply_files(v, files);
 }
 
 static void osb_list_begin(struct osb_request *v)
@@ -428,10 +487,12 @@ static void on_osb_replaced(struct osb_request *v)
 		osb_fail(v, &v->failure);
 		return;
 	}
-	(void)json_object_set_new(v->rows, v->target,
-				  json_pack("{s:I}", "replacedCount",
-					    v->status < 400 ? json_integer_value(changes) : 0));
-	osb_replace_next(v);
+	if (json_object_set_new(v->rows, v->target,
+				json_pack("{s:I}", "replacedCount",
+					  v->status < 400 ? json_integer_value(changes) : 0)) < 0)
+		osb_refuse(v, CAY_E_NO_MEMORY, "out of memory");
+	else
+		osb_replace_next(v);
 }
 
 static void osb_replace_begin(struct osb_request *v)

@@ -343,14 +343,37 @@ void osb_sandbox_metadata(struct osb_request *v)
 
 static bool osb_list_wants(struct osb_request *v, const json_t *row)
 {
-	const char *state = osb_state_of(row), *want;
+	return !osb_is_gone(row) && osb_wants_state(v, osb_state_of(row));
+}
 
-	if (osb_is_gone(row))
-		return false;
-	for (size_t i = 0; (want = osb_query_nth(v, "state", i)); i++)
-		if (strcasecmp(want, state) == 0)
+/* Once: there may be many rows. */
+int osb_read_states(struct osb_request *v, struct cay_err *err)
+{
+	const char *state;
+
+	while ((state = osb_query_nth(v, "state", v->n_states))) {
+		if (v->n_states == OSB_STATES_MAX)
+			return cay_fail(err, CAY_E_INVALID, "state occurs more than %d times",
+					OSB_STATES_MAX);
+		v->states[v->n_states++] = state;
+	}
+	return 0;
+}
+
+bool osb_wants_state(const struct osb_request *v, const char *state)
+{
+	for (unsigned i = 0; i < v->n_states; i++)
+		if (strcasecmp(v->states[i], state) == 0)
 			return true;
-	return !osb_query(v, "state");
+	return !v->n_states;
+}
+
+int osb_add_row(struct osb_request *v, json_t *row)
+{
+	if (json_array_append_new(v->rows, row) >= 0)
+		return 0;
+	osb_refuse(v, CAY_E_NO_MEMORY, "out of memory");
+	return -ENOMEM;
 }
 
 json_t *osb_page(struct osb_request *v, uint64_t total)
@@ -393,9 +416,9 @@ static void on_osb_sandboxes_listed(struct osb_request *v)
 	{
 		if (!osb_list_wants(v, row))
 			continue;
-		if (osb_page_has(v, v->number++))
-			(void)json_array_append_new(v->rows,
-						    osb_describe(row, osb_entrypoint_of(row)));
+		if (osb_page_has(v, v->number++) &&
+		    osb_add_row(v, osb_describe(row, osb_entrypoint_of(row))) < 0)
+			return;
 	}
 	if (next[0] && ++v->at == CALLS_MAX)
 		osb_refuse(v, CAY_E_TOO_LARGE, "there are too many sandboxes: filter by metadata");
@@ -423,15 +446,17 @@ int osb_read_page(struct osb_request *v, struct cay_err *err)
 void osb_sandbox_list(struct osb_request *v)
 {
 	auto_buf selector = BUF_INIT(SELECTOR_MAX);
-	const char *filter = osb_query(v, "metadata"), *state;
+	const char *filter = osb_query(v, "metadata");
 	struct cay_err err = {};
 	int r = osb_read_page(v, &err);
+
+	if (r >= 0)
+		r = osb_read_states(v, &err);
 
 	if (r >= 0 && filter)
 		r = translate_filter(filter, &selector, &err);
 	/* ended ones are listed where they were asked for */
-	for (size_t i = 0; (state = osb_query_nth(v, "state", i)); i++)
-		v->flag |= strcasecmp(state, "Terminated") == 0 || strcasecmp(state, "Failed") == 0;
+	v->flag = v->n_states && (osb_wants_state(v, "Terminated") || osb_wants_state(v, "Failed"));
 	v->target = arena_strndup(&v->arena, buf_str(&selector), selector.len);
 	if (r >= 0 && !v->target)
 		r = cay_no_memory(&err);

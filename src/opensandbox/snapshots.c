@@ -4,12 +4,16 @@
 #define ROWS_MAX 200 /* of a call of snapshot.list */
 #define CALLS_MAX 100
 
+static const char *osb_snapshot_state(const json_t *s)
+{
+	return str_eq(osb_text(s, "state"), "ready") ? "Ready" : "Creating";
+}
+
 static json_t *osb_snapshot(const json_t *s)
 {
 	const char *name = osb_text(s, "name");
 	json_t *ret = json_pack("{s:s,s:s,s:{s:s},s:s}", "id", osb_text(s, "id"), "sandboxId",
-				osb_text(s, "sandbox"), "status", "state",
-				str_eq(osb_text(s, "state"), "ready") ? "Ready" : "Creating",
+				osb_text(s, "sandbox"), "status", "state", osb_snapshot_state(s),
 				"createdAt", osb_text(s, "created_at"));
 
 	if (ret && name[0])
@@ -68,16 +72,6 @@ static void osb_snapshots_call(struct osb_request *v, const char *cursor)
 	osb_call_with(v, OP_SNAPSHOT_LIST, on_osb_snapshots_listed, m);
 }
 
-static bool osb_snapshot_is_wanted(struct osb_request *v, const json_t *snapshot)
-{
-	const char *state = osb_text(json_object_get(snapshot, "status"), "state"), *want;
-
-	for (size_t i = 0; (want = osb_query_nth(v, "state", i)); i++)
-		if (strcasecmp(want, state) == 0)
-			return true;
-	return !osb_query(v, "state");
-}
-
 static void on_osb_snapshots_listed(struct osb_request *v)
 {
 	const char *next = osb_answer_text(v, "next_cursor");
@@ -86,10 +80,9 @@ static void on_osb_snapshots_listed(struct osb_request *v)
 
 	json_array_foreach(json_object_get(v->answer, "snapshots"), i, row)
 	{
-		auto_json snapshot = osb_snapshot(row);
-
-		if (osb_snapshot_is_wanted(v, snapshot) && osb_page_has(v, v->number++))
-			(void)json_array_append(v->rows, snapshot);
+		if (osb_wants_state(v, osb_snapshot_state(row)) && osb_page_has(v, v->number++) &&
+		    osb_add_row(v, osb_snapshot(row)) < 0)
+			return;
 	}
 	if (next[0] && ++v->at == CALLS_MAX)
 		osb_refuse(v, CAY_E_TOO_LARGE, "there are too many snapshots: name their sandbox");
@@ -103,7 +96,7 @@ void osb_snapshot_list(struct osb_request *v)
 {
 	struct cay_err err = {};
 
-	if (osb_read_page(v, &err) < 0)
+	if (osb_read_page(v, &err) < 0 || osb_read_states(v, &err) < 0)
 		osb_fail(v, &err);
 	else
 		osb_snapshots_call(v, "");
