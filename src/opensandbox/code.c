@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "opensandbox/opensandbox.h"
 
-#define RESULTS_MAX MIB(8)
+#define RESULTS_MAX MIB(3)
+#define KERNELS_MAX 1024 /* of a list; a sandbox has fewer */
 
 /* Contexts are kernels; a language that Cay has no kernel for is refused by the operation. */
 
@@ -43,30 +44,43 @@ void osb_context_create(struct osb_request *v)
 		osb_with_info(v, osb_context_open);
 }
 
-/* Of the language in the query, or all. */
-static bool osb_context_is_wanted(struct osb_request *v, const json_t *kernel)
+/* Of the language in v->target, or all. */
+static bool osb_context_is_wanted(const struct osb_request *v, const json_t *kernel)
 {
-	const char *language = osb_query(v, "language");
+	return !v->target || !v->target[0] ||
+	       str_eq(osb_code_language(v->target), osb_text(kernel, "language"));
+}
 
-	return !language || !language[0] ||
-	       str_eq(osb_code_language(language), osb_text(kernel, "language"));
+/* The kernels of the answer; NULL: the request has ended. */
+static json_t *osb_kernels(struct osb_request *v)
+{
+	json_t *kernels = json_object_get(v->answer, "kernels");
+
+	if (json_is_array(kernels) && json_array_size(kernels) <= KERNELS_MAX)
+		return kernels;
+	osb_refuse(v, CAY_E_MISBEHAVED, "the sandbox sent no list of kernels");
+	return NULL;
 }
 
 static void on_osb_contexts_known(struct osb_request *v)
 {
-	json_t *rows = json_array(), *kernel;
+	json_t *kernels = osb_kernels(v), *kernel;
 	size_t i;
 
-	json_array_foreach(json_object_get(v->answer, "kernels"), i, kernel)
+	if (!kernels)
+		return;
+	v->rows = json_array();
+	json_array_foreach(kernels, i, kernel)
 	{
-		if (osb_context_is_wanted(v, kernel))
-			(void)json_array_append_new(rows, osb_context(kernel));
+		if (osb_context_is_wanted(v, kernel) && osb_add_row(v, osb_context(kernel)) < 0)
+			return;
 	}
-	osb_reply(v, 200, rows);
+	osb_reply(v, 200, json_incref(v->rows));
 }
 
 void osb_context_list(struct osb_request *v)
 {
+	v->target = osb_query(v, "language");
 	osb_call(v, OP_KERNEL_LIST, on_osb_contexts_known, "{}");
 }
 
@@ -104,15 +118,18 @@ static void osb_context_delete_next(struct osb_request *v)
 
 static void on_osb_contexts_to_delete(struct osb_request *v)
 {
-	v->rows = json_incref(json_object_get(v->answer, "kernels"));
+	json_t *kernels = osb_kernels(v);
+
+	if (!kernels)
+		return;
+	v->rows = json_incref(kernels);
 	osb_context_delete_next(v);
 }
 
 void osb_context_delete_all(struct osb_request *v)
 {
-	const char *language = osb_query(v, "language");
-
-	if (!language || !language[0])
+	v->target = osb_query(v, "language");
+	if (!v->target || !v->target[0])
 		osb_refuse(v, CAY_E_INVALID, "language is missing");
 	else
 		osb_call(v, OP_KERNEL_LIST, on_osb_contexts_to_delete, "{}");
@@ -144,10 +161,12 @@ static void on_osb_default_created(struct osb_request *v)
 static void on_osb_defaults_known(struct osb_request *v)
 {
 	const char *language = osb_code_language(osb_text(v->kept, "language"));
-	json_t *kernel;
+	json_t *kernels = osb_kernels(v), *kernel;
 	size_t i;
 
-	json_array_foreach(json_object_get(v->answer, "kernels"), i, kernel)
+	if (!kernels)
+		return;
+	json_array_foreach(kernels, i, kernel)
 	{
 		if (str_eq(osb_text(kernel, "name"), language)) {
 			const char *id = osb_text(kernel, "id");

@@ -6,6 +6,7 @@
 void output_lines_fini(struct output_lines *l)
 {
 	buf_fini(&l->held);
+	l->handed = 0;
 }
 
 static void output_lines_drop_handed(struct output_lines *l)
