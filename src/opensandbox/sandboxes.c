@@ -526,13 +526,20 @@ void osb_sandbox_renew(struct osb_request *v)
 			 (json_int_t)((until - now) / NS_PER_MS));
 }
 
-/* Endpoints: of execd and of the egress API below this API, of other ports where Cay has them. */
+/* Endpoints: of execd and of the egress API below this API, of other ports where Cay has them.
+ * Programs show the endpoint of a port to those who may see that port, so where there are previews
+ * its header is one of a preview, which is good for nothing else. */
+
+static bool osb_endpoint_is_own(const struct osb_request *v)
+{
+	return v->first == 44772 || v->first == 18080;
+}
 
 static void on_osb_endpoint_token(struct osb_request *v)
 {
 	const char *token = osb_answer_text(v, "token");
 	char place[OSB_PATH_MAX], bearer[160];
-	bool own = str_eq(v->segment, "44772") || str_eq(v->segment, "18080");
+	bool own = osb_endpoint_is_own(v);
 	int n = snprintf(place, sizeof(place),
 			 own ? "%s" OSB_PREFIX "/sandboxes/%s/proxy/%s"
 			     : "%s/v1/sandboxes/%s/ports/%s",
@@ -556,20 +563,40 @@ static void on_osb_endpoint_preview(struct osb_request *v)
 		  json_pack("{s:s,s:O}", "endpoint", host ? host + 3 : origin, "headers", headers));
 }
 
+static void osb_endpoint_token(struct osb_request *v)
+{
+	osb_call(v, OP_SANDBOX_TOKEN, on_osb_endpoint_token, "{s:s,s:i}", "scope", "write",
+		 "ttl_ms", TOKEN_MS);
+}
+
+static void on_osb_endpoint_tried(struct osb_request *v)
+{
+	if (v->status < 400)
+		on_osb_endpoint_preview(v);
+	else if (v->failure.code == CAY_E_UNSUPPORTED)
+		osb_endpoint_token(v);
+	else
+		osb_fail(v, &v->failure);
+}
+
 static void on_osb_endpoint_state(struct osb_request *v)
 {
 	uint64_t now = clk_wall_ns(&clk_system) / NS_PER_S;
 
 	if (osb_refuse_gone(v))
 		return;
-	if (!v->number)
-		osb_call(v, OP_SANDBOX_TOKEN, on_osb_endpoint_token, "{s:s,s:i}", "scope", "write",
-			 "ttl_ms", TOKEN_MS);
-	else if (v->number <= now)
+	if (!v->number && osb_endpoint_is_own(v)) {
+		osb_endpoint_token(v);
+	} else if (!v->number) {
+		v->accepts_failure = true;
+		osb_call(v, OP_SANDBOX_PREVIEW, on_osb_endpoint_tried, "{s:I,s:i}", "port",
+			 (json_int_t)v->first, "ttl_ms", TOKEN_MS);
+	} else if (v->number <= now) {
 		osb_refuse(v, CAY_E_INVALID, "expires is not in the future");
-	else
+	} else {
 		osb_call(v, OP_SANDBOX_PREVIEW, on_osb_endpoint_preview, "{s:I,s:I}", "port",
 			 (json_int_t)v->first, "ttl_ms", (json_int_t)((v->number - now) * 1000));
+	}
 }
 
 void osb_sandbox_endpoint(struct osb_request *v)

@@ -67,6 +67,11 @@ static void what_a_server_gets(void **)
 		    "Authorization: BEARER CAYP_t", "Authorization: Bearer eyJ",
 		    "Referer: https://80-x.p.test/?cay_preview=t", "Referer: https://a.test/"),
 	      HOSTS "Authorization: Bearer eyJ\r\nReferer: https://a.test/\r\n");
+	check(false, &by_host,
+	      LINES("OPEN-SANDBOX-API-KEY: cay_k", "x-execd-access-token:  cayt_t",
+		    "X-API-Key: cay_k", "X-Access-Token: cayt_t", "X-API-Key: own",
+		    "X-Execd-Access-Token: own"),
+	      HOSTS "X-API-Key: own\r\nX-Execd-Access-Token: own\r\n");
 	check(false, &program, LINES("authorization: Bearer eyJ", "Accept: x"),
 	      HOSTS "Accept: x\r\n");
 	check(false, &by_path,

@@ -143,6 +143,15 @@ static bool authorization_is_cay_credential(struct slice v)
 	       header_has_prefix(slice_trim(v), "cay");
 }
 
+/* Where SDKs of others send it: programs send them to ports as well. */
+static bool header_is_cay_credential(struct slice name, struct slice value)
+{
+	return header_is_one_of(
+		       "x-api-key x-access-token open-sandbox-api-key x-execd-access-token",
+		       name) &&
+	       header_has_prefix(slice_trim(value), "cay");
+}
+
 static int proxy_headers_write_request_line(const struct proxy_headers *c,
 					    const struct http_head *h, size_t i, struct buf *out)
 {
@@ -150,6 +159,7 @@ static int proxy_headers_write_request_line(const struct proxy_headers *c,
 
 	if (header_is_hop_by_hop(h, name) || header_is_one_of(proxy_only_headers, name) ||
 	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-") ||
+	    header_is_cay_credential(name, value) ||
 	    http_equals_nocase(name, "e2b-traffic-access-token"))
 		return 0;
 	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
