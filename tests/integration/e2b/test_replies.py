@@ -185,6 +185,7 @@ def status_now(s):
     return s.recv(12)[9:]
 
 
+@pytest.mark.plain  # it measures memory
 def test_bodies_that_do_not_end_are_counted(face):
     """100 of one tenant, of which nearly all has come: it is refused, and another tenant is not."""
     before, head = face.rss(), {**CODE, "Content-Length": str(3 * MIB - 100)}
@@ -207,6 +208,7 @@ def test_bodies_that_do_not_end_are_counted(face):
     assert grown < 64 * MIB and statuses[b"429"] > 50, statuses
 
 
+@pytest.mark.plain  # it measures memory
 def test_replies_that_wait_for_another_are_counted(face):
     """30 lists of one tenant, each with a link, whose target is never told."""
     rows = [entry("l", type="symlink", target="x"), *[entry(f"{i}") for i in range(7000)]]
