@@ -183,8 +183,11 @@ static int face_append_odd_name(const char *base64, struct buf *path)
 {
 	size_t n = strlen(base64);
 	auto_free char *name = malloc(BASE64_BYTES(n) + 1);
-	int r = name ? base64_decode(base64, n, (uint8_t *)name, &n) : -ENOMEM;
+	int r;
 
+	if (!name)
+		return -ENOMEM;
+	r = base64_decode(base64, n, (uint8_t *)name, &n);
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = (unsigned char)name[i] < 0x80 && name[i] ? buf_putc(path, name[i])
 							     : buf_puts(path, "\xef\xbf\xbd");
