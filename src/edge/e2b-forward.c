@@ -164,7 +164,7 @@ static void e2b_forward_start(struct edge *e, struct request *rq, const char *us
 
 void e2b_forward_request(struct request *rq, void *arg)
 {
-	struct e2b_forward_place place;
+	struct e2b_forward_place place = {};
 	struct edge *e = arg;
 	struct cay_err err = {};
 	const char *user;

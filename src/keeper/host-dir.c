@@ -146,8 +146,11 @@ static int host_dir_open(const struct keeper *k, const struct host_dir *d, struc
 int host_dirs_open(struct keeper *k, struct cay_err *err)
 {
 	struct keeper_host_dirs *h = k->host_dirs = calloc(1, sizeof(*h));
-	int r = h ? host_dirs_read(k->settings.host_dir, &h->all, err) : cay_no_memory(err);
+	int r;
 
+	if (!h)
+		return cay_no_memory(err);
+	r = host_dirs_read(k->settings.host_dir, &h->all, err);
 	for (size_t i = 0; r >= 0 && i < h->all.n; i++) {
 		struct stat st = {};
 

@@ -125,9 +125,9 @@ int translate_mode(int64_t digits, char ret[static TRANSLATE_MODE_TEXT])
 /* A set after '[': its end, and whether c is in it; NULL: it has none. */
 static const char *translate_set(const char *p, char c, bool *ret)
 {
-	bool not = *p == '^' || *p == '!', in = false;
+	bool negated = *p == '^' || *p == '!', in = false;
 
-	p += not;
+	p += negated;
 	for (bool first = true; *p && (first || *p != ']'); first = false) {
 		char from = *p == '\\' && p[1] ? *++p : *p, to = from;
 
@@ -138,7 +138,7 @@ static const char *translate_set(const char *p, char c, bool *ret)
 		}
 		in |= c >= from && c <= to;
 	}
-	*ret = in != not;
+	*ret = in != negated;
 	return *p ? p + 1 : NULL;
 }
 

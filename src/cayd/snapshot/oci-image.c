@@ -68,16 +68,17 @@ static void oci_image_blob_name(const uint8_t digest[static FILE_HASH_LEN],
 int oci_image_hash(struct oci_image *o, int fd, struct cay_err *err)
 {
 	uint64_t at = oci_image_layer_at(o), end;
-	auto_free char *piece = malloc(HASH_PIECE);
+	auto_free char *piece = NULL;
 	struct stat st;
 
-	if (!piece)
-		return cay_no_memory(err);
 	if (o->n == OCI_IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				OCI_IMAGE_LAYERS_MAX);
 	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size <= at)
 		return cay_fail(err, CAY_E_INTERNAL, "the packer wrote no layer");
+	piece = malloc(HASH_PIECE);
+	if (!piece)
+		return cay_no_memory(err);
 	if (!o->hashed)
 		file_hash_begin(&o->hash);
 	o->layers[o->n].size = (uint64_t)st.st_size - at;

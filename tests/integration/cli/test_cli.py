@@ -39,7 +39,7 @@ def test_create_prints_the_id_and_sends_the_options(daemon, cay):
         "image": "base", "name": "crawler", "labels": {"team": "blue", "a": "b"}, "env": {"X": "", "Y": "b=c"},
         "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99, "nofile": 1024, "disk_bytes": 3 << 29,
                    "disk_inodes": 5000, "shm_bytes": 2 << 30, "output_bytes": 1 << 20},
-        "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "timezone": "Asia/Shanghai", "wait": True}
+        "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "timezone": "Asia/Shanghai", "wait": True, "public_ports": False}
 
 
 def test_a_command_needs_no_dashes(daemon, cay):
@@ -85,12 +85,12 @@ def test_create_asks_for_packages(daemon, cay):
 
 def test_create_without_options_leaves_the_rest_to_the_server(daemon, cay):
     assert cay("create", "base").returncode == 0
-    assert daemon.created == {"image": "base", "labels": {}, "env": {}, "wait": True}
+    assert daemon.created == {"image": "base", "labels": {}, "env": {}, "wait": True, "public_ports": False}
 
 
 def test_create_by_template(daemon, cay):
     assert cay("create", "--template", "py", "--pids", "9", "--runtime", "crun").returncode == 0
-    assert daemon.created == {"template": "py", "labels": {}, "env": {}, "wait": True, "limits": {"pids": 9}, "runtime": "crun"}
+    assert daemon.created == {"template": "py", "labels": {}, "env": {}, "wait": True, "public_ports": False, "limits": {"pids": 9}, "runtime": "crun"}
     for args in ["create"], ["create", "--template", "py", "base"], ["run", "--", "true"]:
         r = cay(*args)
         assert r.returncode == 2 and "expected either IMAGE or --template" in r.stderr
