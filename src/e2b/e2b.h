@@ -116,7 +116,7 @@ struct e2b_request {
 	/* what a handler keeps between its calls */
 	e2b_step *later;
 	json_t *kept;
-	const char *target, *source;          /* absolute paths; of a create, a name or a token */
+	const char *target, *source;          /* absolute paths; of a create, a name */
 	const char *home, *workspace, *owner; /* of sandbox.info */
 	uint64_t uid, number;
 	bool flag;
@@ -190,7 +190,7 @@ void on_e2b_keepalive(uv_timer_t *t);
 
 /* sandboxes.c: how E2B describes it, and whether it has ended. */
 json_t *e2b_describe_session(const struct e2b *d, const char *id, const json_t *sandbox,
-			     const char *token, const char *traffic);
+			     const char *token);
 bool e2b_answer_has_ended(const struct e2b_request *v);
 bool e2b_answer_is_running(const struct e2b_request *v);
 /* The sandbox of the answer is v->kept; reply with its session and a token. */

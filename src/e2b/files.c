@@ -5,7 +5,7 @@
 #define LIST_MAX 10000
 #define LINKS_MAX 1000 /* steps of a batch */
 #define LIST_MS 60000
-#define ENTRY_PATH_MAX (4 * E2B_PATH_MAX) /* a byte that is not UTF-8 becomes three */
+#define ENTRY_PATH_MAX ((size_t)4 * E2B_PATH_MAX) /* a byte that is not UTF-8 becomes three */
 
 /* Paths are absolute, or begin at the workspace or, with "~/", at the home directory. */
 static const char *e2b_absolute(struct e2b_request *v, const char *path)

@@ -35,13 +35,14 @@ static bool metadata_is_label(const char *key, const char *value)
 /* KEY, 0, VALUE; how long, or -E2BIG. */
 static ssize_t metadata_join(const char *key, const char *value, uint8_t ret[static PAIR_MAX])
 {
-	size_t k = strlen(key), n = strlen(value);
+	struct slice k = slice_of(key), text = slice_of(value);
 
-	if (k + n + 1 > PAIR_MAX)
+	if (k.n + text.n + 1 > PAIR_MAX)
 		return -E2BIG;
-	memcpy(ret, key, k + 1);
-	memcpy(ret + k + 1, value, n);
-	return (ssize_t)(k + 1 + n);
+	memcpy(ret, k.p, k.n);
+	ret[k.n] = 0;
+	memcpy(ret + k.n + 1, text.p, text.n);
+	return (ssize_t)(k.n + 1 + text.n);
 }
 
 static void metadata_name(const uint8_t *pair, size_t n, unsigned piece, char ret[static NAME_MAX_])
@@ -71,12 +72,12 @@ int metadata_add_label(const char *key, const char *value, json_t *labels, struc
 				key, PAIR_MAX - 1);
 	base64url_encode(pair, (size_t)n, text);
 	len = ((size_t)n * 4 + 2) / 3;
-	for (unsigned i = 0; i * PIECE < len; i++) {
-		size_t left = len - i * PIECE, take = left < PIECE ? left : PIECE;
+	for (size_t at = 0; at < len; at += PIECE) {
+		size_t left = len - at, take = left < PIECE ? left : PIECE;
 
-		metadata_name(pair, (size_t)n, i, name);
+		metadata_name(pair, (size_t)n, (unsigned)(at / PIECE), name);
 		label[0] = 'm';
-		memcpy(label + 1, text + i * PIECE, take);
+		memcpy(label + 1, text + at, take);
 		label[take + 1] = 'm';
 		label[take + 2] = 0;
 		if (json_object_set_new(labels, name, json_string(label)) < 0)

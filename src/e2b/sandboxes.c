@@ -77,42 +77,22 @@ static const char *e2b_domain(const struct e2b *d)
 }
 
 json_t *e2b_describe_session(const struct e2b *d, const char *id, const json_t *sandbox,
-			     const char *token, const char *traffic)
+			     const char *token)
 {
 	const char *template = e2b_template_of(sandbox);
 
-	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s?,s:s?}", "sandboxID", id, "templateID",
+	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s?}", "sandboxID", id, "templateID",
 			 template, "alias", template, "clientID", "cay", "envdVersion",
-			 E2B_ENVD_VERSION, "envdAccessToken", token, "trafficAccessToken", traffic,
+			 E2B_ENVD_VERSION, "envdAccessToken", token, "trafficAccessToken", token,
 			 "domain", e2b_domain(d));
 }
 
-/* After the last call of create and connect: v->kept is the sandbox, v->target its token, v->flag
- * says that it was created or resumed. */
-static void e2b_reply_session(struct e2b_request *v, const char *traffic)
+/* The last call of create and connect: v->kept is the sandbox, v->flag says that it was created or
+ * resumed. */
+static void e2b_reply_session(struct e2b_request *v)
 {
 	e2b_reply(v, v->flag ? 201 : 200,
-		  e2b_describe_session(v->door, v->sandbox, v->kept, v->target, traffic));
-}
-
-static void on_e2b_traffic_token(struct e2b_request *v)
-{
-	e2b_reply_session(v, e2b_answer_text(v, "token"));
-}
-
-/* Programs show the traffic token to those who may see a port, so it is one that only reads. */
-static void on_e2b_token(struct e2b_request *v)
-{
-	const char *token = e2b_answer_text(v, "token");
-
-	v->target = arena_strndup(&v->arena, token, strlen(token));
-	if (!v->target)
-		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");
-	else if (!e2b_domain(v->door))
-		e2b_reply_session(v, NULL);
-	else
-		e2b_call(v, OP_SANDBOX_TOKEN, on_e2b_traffic_token, "{s:s,s:i}", "scope", "read",
-			 "ttl_ms", E2B_TOKEN_MS);
+		  e2b_describe_session(v->door, v->sandbox, v->kept, e2b_answer_text(v, "token")));
 }
 
 void e2b_make_token(struct e2b_request *v)
@@ -126,7 +106,7 @@ void e2b_make_token(struct e2b_request *v)
 		return;
 	}
 	id_format(&id, v->sandbox);
-	e2b_call(v, OP_SANDBOX_TOKEN, on_e2b_token, "{s:s,s:i}", "scope", "write", "ttl_ms",
+	e2b_call(v, OP_SANDBOX_TOKEN, e2b_reply_session, "{s:s,s:i}", "scope", "write", "ttl_ms",
 		 E2B_TOKEN_MS);
 }
 
@@ -290,7 +270,7 @@ void e2b_sandbox_kill(struct e2b_request *v)
 void e2b_sandbox_timeout(struct e2b_request *v)
 {
 	struct cay_err err = {};
-	uint64_t ms;
+	uint64_t ms = 0;
 
 	if (!json_object_get(v->json, "timeout"))
 		e2b_refuse(v, CAY_E_INVALID, "timeout is missing");

@@ -108,7 +108,7 @@ static void on_fork_token(struct e2b_request *v)
 	json_t *row = v->status >= 400
 			      ? fork_error(json_object_get(v->answer, "error"))
 			      : json_pack("{s:o}", "sandbox",
-					  e2b_describe_session(v->door, id, sandbox, token, NULL));
+					  e2b_describe_session(v->door, id, sandbox, token));
 
 	(void)json_array_set_new(v->kept, v->number++, row);
 	fork_continue(v);

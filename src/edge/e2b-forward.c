@@ -10,7 +10,8 @@
 #define CODE_PORT 49999
 
 /* Where the SDKs send a credential: the first that is there decides, alone. */
-static const char *const e2b_forward_credentials[] = { "x-access-token", "x-api-key" };
+static const char *const e2b_forward_credentials[] = { "x-access-token", "e2b-traffic-access-token",
+						       "x-api-key" };
 
 /* What cay-e2b gets beside the credential; no others are forwarded. */
 static const struct {
@@ -120,7 +121,7 @@ static int e2b_forward_spell_credential(struct request *rq, bool by_host, struct
 	memcpy(text, BEARER, sizeof(BEARER) - 1);
 	if (given.n == KEY_E2B_LEN && key_from_e2b(given, text + sizeof(BEARER) - 1) >= 0)
 		given.n = KEY_TEXT_LEN;
-	else
+	else if (given.p)
 		memcpy(text + sizeof(BEARER) - 1, given.p, given.n);
 	*h = *rq->head;
 	h->upgrade = (struct slice){};

@@ -126,7 +126,6 @@ static int host_dir_open(const struct keeper *k, const struct host_dir *d, struc
 	auto_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	auto_close int fd =
 		root < 0 ? -errno : path_open(root, d->path + 1, O_PATH | O_DIRECTORY, 0);
-	auto_close int tree = -EBADF;
 	const struct id_map probe = { 0, 0, VERB_RANGE_BASE, 1 };
 	int r;
 
@@ -138,8 +137,11 @@ static int host_dir_open(const struct keeper *k, const struct host_dir *d, struc
 	r = host_dir_check_not_ours(k, fd, st, err);
 	if (r >= 0 && d->mode == HOST_DIR_RW)
 		r = host_dir_check_writable(fd, st, err);
-	if (r >= 0)
-		r = tree = host_dir_clone(fd, MOUNT_ATTR_RDONLY, &probe, err);
+	if (r >= 0) {
+		auto_close int tree = host_dir_clone(fd, MOUNT_ATTR_RDONLY, &probe, err);
+
+		r = tree;
+	}
 	return r < 0 ? r : cay_take_fd(&fd);
 }
 

@@ -4,11 +4,11 @@
 #define LIST_MAX 10000
 #define LIST_MS 60000
 #define DEPTH_MAX 64
-#define STEPS_MAX 1000                    /* of a batch */
-#define ENTRY_PATH_MAX (4 * OSB_PATH_MAX) /* a byte that is not UTF-8 becomes three */
-#define LIST_BYTES_MAX SERVER_OUT_MAX     /* of the paths of a list */
-#define SEARCH_MAX 100000000              /* bytes of names, times those of the pattern */
-#define ROW_BYTES 1024                    /* of a file in v->rows, beside its texts */
+#define STEPS_MAX 1000                            /* of a batch */
+#define ENTRY_PATH_MAX ((size_t)4 * OSB_PATH_MAX) /* a byte that is not UTF-8 becomes three */
+#define LIST_BYTES_MAX SERVER_OUT_MAX             /* of the paths of a list */
+#define SEARCH_MAX 100000000                      /* bytes of names, times those of the pattern */
+#define ROW_BYTES 1024                            /* of a file in v->rows, beside its texts */
 
 /* Paths are absolute, or begin at the workspace or, with "~/", at the home directory. */
 const char *osb_absolute(struct osb_request *v, const char *path)

@@ -399,7 +399,7 @@ static void osb_list_call(struct osb_request *v, const char *cursor)
 
 	if (v->flag)
 		(void)json_object_del(m, "state");
-	if (v->target[0])
+	if (v->target && v->target[0])
 		(void)json_object_set_new(m, "label", json_string(v->target));
 	if (cursor[0])
 		(void)json_object_set_new(m, "cursor", json_string(cursor));
@@ -594,8 +594,10 @@ static void on_osb_endpoint_state(struct osb_request *v)
 	} else if (v->number <= now) {
 		osb_refuse(v, CAY_E_INVALID, "expires is not in the future");
 	} else {
+		uint64_t ms = (v->number - now) * 1000;
+
 		osb_call(v, OP_SANDBOX_PREVIEW, on_osb_endpoint_preview, "{s:I,s:I}", "port",
-			 (json_int_t)v->first, "ttl_ms", (json_int_t)((v->number - now) * 1000));
+			 (json_int_t)v->first, "ttl_ms", (json_int_t)ms);
 	}
 }
 

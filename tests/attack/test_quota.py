@@ -174,4 +174,5 @@ def test_FS_06_shm(plain, how, capsys):
     with capsys.disabled():
         print(f"# FS-06|/dev/shm|{how}|{why} after {took}")
     plain.delete(box)
-    assert (took, why) == (limit, "ENOSPC")
+    # a page is of the generation, which PID 1 writes there; allocations are of 64 KiB
+    assert why == "ENOSPC" and limit - 64 * 1024 <= took < limit, took

@@ -29,6 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		      by_name.action);
 		CHECK(!egress_allows_every_name(policy, 443) || by_name.action == EGRESS_ALLOW);
 		in[OTHERWISE] = EGRESS_DENY;
+		in[OTHERWISE + 1] = 0; /* a layer that is there */
 		CHECK(egress_policy_check(policy) == 0);
 		CHECK(egress_judge_name(policy, &n, 443).action >= by_name.action);
 		CHECK(egress_judge_address(policy, 0xc0000201, 443).action >= by_address.action);

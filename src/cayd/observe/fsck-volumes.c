@@ -4,7 +4,7 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/volume/volume.h"
 
-#define ROWS_MAX (4 * VOLUMES_MAX)
+#define ROWS_MAX ((size_t)4 * VOLUMES_MAX)
 
 static const char *const fsck_volume_details[FSCK_NUM] = {
 #define CAY_FSCK(sym, name, detail, ...) [FSCK_##sym] = detail,
@@ -23,11 +23,11 @@ static int fsck_volumes_append(struct fsck_volumes *k, const struct verb_volume_
 			       struct cay_err *err)
 {
 	size_t n = k->n + page->n_rows;
-	struct verb_volume_row *rows =
-		n > ROWS_MAX ? NULL : realloc(k->rows, (n + 1) * sizeof(*rows));
+	struct verb_volume_row *rows;
 
 	if (page->more && !page->n_rows)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper's list changes too fast");
+	rows = n > ROWS_MAX ? NULL : realloc(k->rows, (n + 1) * sizeof(*rows));
 	if (!rows)
 		return cay_fail(err, CAY_E_NO_MEMORY, "cay-keeper lists too many volumes");
 	memcpy(&rows[k->n], page->rows, page->n_rows * sizeof(*rows));

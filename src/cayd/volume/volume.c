@@ -376,10 +376,10 @@ static int volume_check_name(const struct cayd *c, const struct id *tenant, cons
 			     struct cay_err *err)
 {
 	for (size_t i = 0; i < c->volumes->n; i++) {
-		const struct volume_info *info = &c->volumes->rows[i]->info;
+		const struct volume *v = c->volumes->rows[i];
 
-		if (info->state != VOLUME_DELETING && str_eq(info->name, name) &&
-		    id_eq(&info->tenant, tenant))
+		if (v && v->info.state != VOLUME_DELETING && str_eq(v->info.name, name) &&
+		    id_eq(&v->info.tenant, tenant))
 			return cay_fail_field(err, CAY_E_CONFLICT, "name",
 					      "there is a volume of the name '%s'", name);
 	}

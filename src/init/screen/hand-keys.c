@@ -78,9 +78,11 @@ int hand_type(struct hand *a, const char *text, struct cay_err *err)
 {
 	auto_free uint32_t *keysyms = calloc(strlen(text) + 1, sizeof(*keysyms));
 	size_t n = 0, mapped;
-	int r = keysyms ? 0 : cay_no_memory(err);
+	int r = 0;
 
-	while (r >= 0 && *text)
+	if (!keysyms)
+		return cay_no_memory(err);
+	while (*text)
 		keysyms[n++] = keysym_of_character(utf8_next(&text));
 	for (size_t at = 0; r >= 0 && at < n; at += mapped) {
 		r = hand_map(a, keysyms + at, n - at, &mapped, err);

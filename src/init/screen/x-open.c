@@ -162,13 +162,13 @@ static int x_read_setup(struct x_conn *c, struct slice in)
 
 static int x_find_extension(struct x_conn *c, const char *name, uint8_t *ret, struct cay_err *err)
 {
-	size_t n = strlen(name);
+	struct slice text = slice_of(name);
 	uint8_t request[32] = { REQUEST_QUERY_EXTENSION };
 	int r;
 
-	le16_put(request + 4, (uint16_t)n);
-	memcpy(request + 8, name, n);
-	r = x_require(c, request, 8 + (n + 3) / 4 * 4, 32, 32, err);
+	le16_put(request + 4, (uint16_t)text.n);
+	memcpy(request + 8, text.p, text.n);
+	r = x_require(c, request, 8 + (text.n + 3) / 4 * 4, 32, 32, err);
 	if (r >= 0)
 		*ret = x_reply(c)[8] ? x_reply(c)[9] : 0;
 	return r;

@@ -12,13 +12,13 @@ enum { ATOM_WM_NAME = 39, ATOM_WM_CLASS = 67 };
 
 static int x_intern(struct x_conn *c, const char *name, uint32_t *ret, struct cay_err *err)
 {
-	size_t n = strlen(name);
+	struct slice text = slice_of(name);
 	uint8_t request[40] = { REQUEST_INTERN_ATOM, 1 }; /* only if it exists */
 	int r;
 
-	le16_put(request + 4, (uint16_t)n);
-	memcpy(request + 8, name, n);
-	r = x_require(c, request, 8 + (n + 3) / 4 * 4, HEAD, HEAD, err);
+	le16_put(request + 4, (uint16_t)text.n);
+	memcpy(request + 8, text.p, text.n);
+	r = x_require(c, request, 8 + (text.n + 3) / 4 * 4, HEAD, HEAD, err);
 	if (r >= 0)
 		*ret = le32_get(x_reply(c) + 8);
 	return r;

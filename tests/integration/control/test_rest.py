@@ -138,7 +138,7 @@ def test_without_room_among_the_stopped(own):
     first, idle, over = me.create("tiny"), me.create("tiny", stop_after_ms=1000), me.create("tiny", ttl_ms=2000, on_expire="stop")
     act(me, first, "stop")
     wait_for("its time to be over", lambda: state(me, over) == "stopped", 20)
-    stays(me, idle, 1.5)
+    stays(me, idle, 4)
     me.delete(first)
     me.delete(over)
     wait_for("it to be stopped", lambda: state(me, idle) == "stopped", 20)

@@ -309,16 +309,6 @@ def test_a_caller_that_limits_itself_to_a_group_has_no_other(node):
     assert node.ask("DELETE", f"/sandboxes/{there}", None, mine)[0] == 204
 
 
-def test_the_token_for_traffic_only_reads(node, mine):
-    """Programs show it to those to whom they show a port of the sandbox."""
-    inside = {"E2b-Sandbox-Id": mine["sandboxID"]}
-    assert mine["trafficAccessToken"] != mine["envdAccessToken"]
-    assert node.ask("GET", "/files?path=/etc/passwd", None, {**inside, "E2B-Traffic-Access-Token": mine["envdAccessToken"]})[0] == 401
-    read = {**inside, "X-Access-Token": mine["trafficAccessToken"]}
-    assert node.ask("GET", "/files?path=/etc/passwd", None, read)[0] == 200
-    assert node.ask("POST", "/files?path=/x", b"y", {**read, "Content-Type": "application/octet-stream"})[0] == 403
-
-
 # -- what its wire is held to
 
 def test_every_error_has_a_body_of_e2b(node):
