@@ -31,6 +31,7 @@
  */
 #include "e2b/sse.h"
 #include "face/face.h"
+#include "face/operation.h"
 #include "http/e2b-error.h"
 #include "http/multipart.h"
 #include "net/client-call.h"

@@ -120,6 +120,8 @@ static int face_write_head(const struct face_caller *who, const struct face_oper
 		r = face_write_group(who->group, b);
 	if (r >= 0 && what->range)
 		r = buf_printf(b, "Range: %s\r\n", what->range);
+	if (r >= 0 && what->ends_with_caller)
+		r = buf_puts(b, "Prefer: end-with-caller\r\n");
 	if (r >= 0 && op->body != BODY_NONE)
 		r = buf_printf(b, "Content-Type: %s\r\n",
 			       op->body == BODY_JSON ? "application/json"

@@ -28,6 +28,7 @@ struct face_operation {
 	const char *accept, *range; /* NULL: JSON, all of it */
 	struct slice body;          /* of BODY_RAW */
 	bool upload;                /* client_call_write() sends the body */
+	bool ends_with_caller;      /* an exec that ends when the connection does */
 	size_t answer_max;          /* of a failure, at most 64 KiB where success comes in pieces */
 	/* So much memory the request takes, and so much of its reply is held (face_hold()); false:
 	 * it may not.  May be NULL. */
