@@ -74,16 +74,12 @@ int hand_press(struct hand *a, const struct key_combination *k, struct cay_err *
 	return r;
 }
 
-int hand_type(struct hand *a, const char *text, struct cay_err *err)
+static int hand_type_keysyms(struct hand *a, const uint32_t *keysyms, size_t n,
+			     struct cay_err *err)
 {
-	auto_free uint32_t *keysyms = calloc(strlen(text) + 1, sizeof(*keysyms));
-	size_t n = 0, mapped;
+	size_t mapped;
 	int r = 0;
 
-	if (!keysyms)
-		return cay_no_memory(err);
-	while (*text)
-		keysyms[n++] = keysym_of_character(utf8_next(&text));
 	for (size_t at = 0; r >= 0 && at < n; at += mapped) {
 		r = hand_map(a, keysyms + at, n - at, &mapped, err);
 		for (size_t i = 0; r >= 0 && i < mapped; i++) {
@@ -95,4 +91,17 @@ int hand_type(struct hand *a, const char *text, struct cay_err *err)
 			r = x_sync(a->conn, err);
 	}
 	return r;
+}
+
+int hand_type(struct hand *a, const char *text, struct cay_err *err)
+{
+	auto_free uint32_t *keysyms = calloc(strlen(text) + 1, sizeof(*keysyms));
+	size_t n = 0;
+
+	if (!keysyms)
+		return cay_no_memory(err);
+	while (*text)
+		keysyms[n++] = keysym_of_character(utf8_next(&text));
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
+	return hand_type_keysyms(a, keysyms, n, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_VERB_INTERNAL_H
 #define CAY_WIRE_VERB_INTERNAL_H
-/* The checks of verb.c, exposed to the test that adds the fields up. */
+/* The checks of verb*.c, exposed to the test that adds the fields up. */
 #include "wire/verb.h"
 
 enum verb_kind {
@@ -35,4 +35,12 @@ union verb_any {
 
 /* Fields of a request after its head, ended by a row without a name. */
 const struct verb_field *verb_request_fields(unsigned verb);
+/* msg: a whole request of this verb. */
+int verb_fields_check(unsigned verb, const void *msg, struct cay_err *err);
+
+bool verb_id_is_zero(const uint8_t *at);
+bool verb_mount_is_valid(const struct verb_mount *m);
+
+/* at: VERB_MOUNTS_MAX of struct verb_mount. */
+bool verb_mounts_are_valid(const uint8_t *at);
 #endif

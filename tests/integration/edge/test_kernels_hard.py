@@ -246,8 +246,11 @@ def test_a_fork_bomb(own_node, machine):
     "import os\nwhile True:\n    if os.fork() == 0: os._exit(0)\n    os.wait()",
 ], ids=["loops", "loops in C", "writes without end", "shows without end", "forks one by one"])
 def test_pid_1_answers_meanwhile(own_node, machine, code):
-    """The median of /bin/true through PID 1: 10 ms, or three times that of the same sandbox with a cell that only loops."""
-    def median(k, cell):
+    """/bin/true through PID 1: 10 ms, or three times that of the same sandbox with a cell that only loops.
+
+    Of 21 calls the sixth fastest counts: what PID 1 adds is in all of them, what else the machine does in some.
+    """
+    def quartile(k, cell):
         with contextlib.closing(k.stream(cell, timeout_ms=60000)) as r:
             r.read(1)
             took = []
@@ -256,11 +259,11 @@ def test_pid_1_answers_meanwhile(own_node, machine, code):
                 assert own_node.exec(machine, ["true"]).exit_code == 0
                 took.append(time.monotonic() - begin)
         k.me.call("POST", k.at + "/restart", timeout_s=60)
-        return sorted(took)[10]
+        return sorted(took)[5]
 
     with Kernel(own_node, machine) as k:
-        plain = median(k, "print(1, flush=True)\nwhile True: pass")
-        hostile = median(k, "print(1, flush=True)\n" + code)
+        plain = quartile(k, "print(1, flush=True)\nwhile True: pass")
+        hostile = quartile(k, "print(1, flush=True)\n" + code)
         print(f"exec beside a loop {plain * 1e3:.1f} ms, beside this {hostile * 1e3:.1f} ms")
         assert hostile <= max(0.010, 3 * plain)
         fine(k)
