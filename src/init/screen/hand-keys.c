@@ -74,8 +74,7 @@ int hand_press(struct hand *a, const struct key_combination *k, struct cay_err *
 	return r;
 }
 
-static int hand_type_keysyms(struct hand *a, const uint32_t *keysyms, size_t n,
-			     struct cay_err *err)
+static int hand_type_keysyms(struct hand *a, const uint32_t *keysyms, size_t n, struct cay_err *err)
 {
 	size_t mapped;
 	int r = 0;

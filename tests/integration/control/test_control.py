@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_by_name(daemon):
     assert refused("not_found", daemon.create, "nothing")["field"] == "image"
     assert refused("invalid_argument", daemon.create, "tiny", limits={"pids": 1})["field"] == "limits.pids"
     assert refused("invalid_argument", daemon.create, "tiny", privileged=True)["field"] == "privileged"
-    assert refused("invalid_argument", daemon.create, "tiny", runtime="docker")["field"] == "runtime"
+    assert refused("unsupported", daemon.create, "tiny", runtime="docker")["field"] == "runtime"
     refused("not_found", daemon.get, "sb0000000000000000000000tr")
     refused("not_found", daemon.delete, "sb0000000000000000000000tr")
     refused("not_found", daemon.exec, "sb0000000000000000000000tr", ["true"])

@@ -16,6 +16,8 @@ from test_rest import hold, stays, stops
 from test_stop import act
 from test_tenants import DEFAULT, asks
 
+pytestmark = pytest.mark.one_lane  # swap is of the whole machine
+
 HEAPS, HEAP_MIB = (200 if FULL else 8), 100
 SLEEP = ["sleep", "1000"]
 

@@ -457,6 +457,7 @@ def resident(node):
     return int(pathlib.Path(f"/proc/{node.daemons['cay-egress'].pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.plain  # it measures memory
 def test_EGR_04_slow_ones_end_and_leave_others_alone(node, net, box):
     """Connections that are open by half, or send a byte a second: what is no request by then ends within its ten seconds, whatever comes
     meanwhile; an upload may be slow. Another sandbox is answered, and the memory of cay-egress hardly grows."""

@@ -27,7 +27,7 @@ SOURCE = pathlib.Path(__file__).parents[3]
 RUNTIME_S = 30  # the keeper's for a runtime, which may wait for a child that was killed
 KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
 # of each kind: which, by CAY_SEED; crun has fewer, runc's differ from run to run
-PER_KIND, FULL_PER_KIND, ASAN_PER_KIND = {"crun": 40, "runc": 25}, 700, 6
+PER_KIND, FULL_PER_KIND, ASAN_PER_KIND = {"crun": 20, "runc": 12}, 700, 6
 GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
 
 

@@ -238,6 +238,7 @@ def test_a_fork_bomb(own_node, machine):
         assert me.call("GET", f"/v1/sandboxes/{machine}/usage")["processes"] < 100, "dead ones included"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("code", [
     "while True: pass",
     "import itertools\nsum(itertools.repeat(0))",
