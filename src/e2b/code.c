@@ -36,12 +36,17 @@ static bool code_write_line(struct e2b_request *v, const char *text)
 	return request_write_stream(v->rq, "\n", 1);
 }
 
+static json_t *code_failure(const char *name, const char *value, const char *traceback)
+{
+	return json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name", name, "value", value,
+			 "traceback", traceback);
+}
+
 /* Instead of a result that does not fit: it is in a file of the sandbox, or lost. */
 static bool code_send_too_large(struct e2b_request *v)
 {
-	json_t *line = json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name", "ResultTooLarge",
-				 "value", "a result was left out, because it is too large to send",
-				 "traceback", "");
+	json_t *line = code_failure("ResultTooLarge",
+				    "a result was left out, because it is too large to send", "");
 	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
 	bool full = text && code_write_line(v, text);
 
@@ -303,17 +308,22 @@ static bool on_code_piece(void *arg, const struct http_head *, struct slice byte
 	return full;
 }
 
-/* An end without an exception that stopped the code: E2B shows it as one. */
+/* An end without an exception that stopped the code: E2B shows it as one.  It shows the exit status
+ * of bash so too, with no name. */
 static void code_send_end(struct e2b_request *v)
 {
 	const char *reason = json_string_value(json_object_get(v->kept, "reason"));
+	json_int_t status = json_integer_value(json_object_get(v->kept, "exit_code"));
+	bool exited = !reason || str_eq(reason, "exit");
+	auto_buf text = BUF_INIT(24);
 
 	(void)e2b_code_flush(v);
-	if (reason && !str_eq(reason, "exit"))
-		(void)code_send(
-			v, json_pack("{s:s,s:s,s:s,s:s}", "type", "error", "name",
-				     str_eq(reason, "timeout") ? "TimeoutError" : "KernelStopped",
-				     "value", reason, "traceback", reason));
+	if (!exited)
+		(void)code_send(v, code_failure(str_eq(reason, "timeout") ? "TimeoutError"
+									  : "KernelStopped",
+						reason, reason));
+	else if (v->op == OP_SHELL_RUN && status && buf_printf(&text, "%d", (int)status) >= 0)
+		(void)code_send(v, code_failure("", buf_str(&text), ""));
 	(void)code_send(v, json_pack("{s:s}", "type", "end_of_execution"));
 }
 
@@ -337,8 +347,7 @@ static void on_code_done(void *arg, const struct http_head *head, struct slice b
 	request_end_stream(rq);
 }
 
-/* E2B's names of languages. */
-static const char *code_language(const json_t *body)
+const char *e2b_code_language(const json_t *body)
 {
 	const char *s = json_string_value(json_object_get(body, "language"));
 
@@ -347,110 +356,51 @@ static const char *code_language(const json_t *body)
 	return str_eq(s, "js") || str_eq(s, "javascript") ? "node" : s;
 }
 
-static void code_run(struct e2b_request *v, enum op_id op, json_t *members)
+void e2b_code_run(struct e2b_request *v, enum op_id op, json_t *members)
 {
 	static const struct e2b_transfer how = { .accept = FRAME_MEDIA_TYPE,
 						 .ends_with_caller = true,
 						 .piece = on_code_piece,
 						 .done = on_code_done };
-	json_t *env = json_object_get(v->json, "env_vars");
 	struct cay_err err = {};
 
 	v->frames = frame_reader_create(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR) |
 					STREAM_BIT(FRAME_EVENTS));
-	/* a kernel's streams go on over all its runs */
+	/* the streams of a kernel and a shell go on over all runs */
 	v->frames.unplaced = v->frames.allowed;
-	if (json_object_size(env))
-		(void)json_object_set(members, "env", env);
 	if (e2b_transfer(v, op, members, &how, &err) < 0)
 		e2b_fail(v, &err);
+}
+
+static void code_run_in_kernel(struct e2b_request *v, enum op_id op, const char *member,
+			       const char *value)
+{
+	json_t *env = json_object_get(v->json, "env_vars");
+	json_t *members = json_pack("{s:s,s:O,s:i}", member, value, "code",
+				    json_object_get(v->json, "code"), "max_results", RESULTS_MAX);
+
+	if (json_object_size(env))
+		(void)json_object_set(members, "env", env);
+	e2b_code_run(v, op, members);
 }
 
 void e2b_code_execute(struct e2b_request *v)
 {
 	const char *context = json_string_value(json_object_get(v->json, "context_id"));
-	json_t *code = json_object_get(v->json, "code");
-	bool language = json_is_string(json_object_get(v->json, "language"));
+	const char *language = json_string_value(json_object_get(v->json, "language"));
 
-	if (!json_is_string(code))
+	if (!json_is_string(json_object_get(v->json, "code")))
 		e2b_refuse(v, CAY_E_INVALID, "code is missing");
 	else if (context && language)
 		e2b_refuse(v, CAY_E_INVALID, "Only one of context_id or language can be provided");
+	else if (context && e2b_context_is_bash(context))
+		e2b_bash_run(v, context);
 	else if (context)
-		code_run(v, OP_KERNEL_RUN,
-			 json_pack("{s:s,s:O,s:i}", "kernel", context, "code", code, "max_results",
-				   RESULTS_MAX));
+		code_run_in_kernel(v, OP_KERNEL_RUN, "kernel", context);
+	else if (language && str_eq(language, "bash"))
+		e2b_bash_execute(v);
 	else
-		code_run(v, OP_KERNEL_EVAL,
-			 json_pack("{s:s,s:O,s:i}", "language", code_language(v->json), "code",
-				   code, "max_results", RESULTS_MAX));
-}
-
-/* Contexts are kernels. */
-
-static json_t *code_context(const json_t *kernel, const char *cwd)
-{
-	const char *language = json_string_value(json_object_get(kernel, "language"));
-	const char *at = json_string_value(json_object_get(kernel, "cwd"));
-
-	return json_pack("{s:O,s:s,s:s}", "id", json_object_get(kernel, "id"), "language",
-			 language && str_eq(language, "node") ? "javascript"
-			 : language                           ? language
-							      : "",
-			 "cwd", at ? at : cwd);
-}
-
-static void on_code_contexts(struct e2b_request *v)
-{
-	json_t *rows = json_array(), *kernel;
-	size_t i;
-
-	json_array_foreach(json_object_get(v->answer, "kernels"), i, kernel)(void)
-		json_array_append_new(rows, code_context(kernel, v->workspace));
-	e2b_reply(v, 200, rows);
-}
-
-static void code_contexts_resolved(struct e2b_request *v)
-{
-	e2b_call(v, OP_KERNEL_LIST, on_code_contexts, "{}");
-}
-
-void e2b_code_contexts(struct e2b_request *v)
-{
-	e2b_resolve_paths(v, "/", NULL, code_contexts_resolved);
-}
-
-static void on_code_context_created(struct e2b_request *v)
-{
-	e2b_reply(v, 200, code_context(v->answer, v->target));
-}
-
-static void code_context_resolved(struct e2b_request *v)
-{
-	e2b_call(v, OP_KERNEL_CREATE, on_code_context_created, "{s:s,s:s}", "language",
-		 code_language(v->json), "cwd", v->target);
-}
-
-void e2b_code_context_create(struct e2b_request *v)
-{
-	const char *cwd = json_string_value(json_object_get(v->json, "cwd"));
-
-	e2b_resolve_paths(v, cwd ? cwd : ".", NULL, code_context_resolved);
-}
-
-static void on_code_context_done(struct e2b_request *v)
-{
-	e2b_reply(v, 200, json_null());
-}
-
-void e2b_code_context_delete(struct e2b_request *v)
-{
-	e2b_call(v, OP_KERNEL_DELETE, on_code_context_done, "{s:s}", "kernel", v->segment);
-}
-
-void e2b_code_context_restart(struct e2b_request *v)
-{
-	e2b_call(v, OP_KERNEL_RESTART, on_code_context_done, "{s:s}", "kernel", v->segment);
+		code_run_in_kernel(v, OP_KERNEL_EVAL, "language", e2b_code_language(v->json));
 }
 
 void e2b_code_health(struct e2b_request *v)

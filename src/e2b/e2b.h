@@ -16,7 +16,9 @@
  *	files.c         envd's filesystem.Filesystem
  *	content.c       envd's /files
  *	watch.c         envd's watchers of directories
- *	code.c          the code interpreter
+ *	code.c          the code interpreter: runs
+ *	bash.c          and in bash
+ *	contexts.c      its contexts
  *	call.c          calls of Cay's operations
  *	events.c        and those that answer with events
  *	reply.c         replies and errors, as E2B has them
@@ -201,6 +203,16 @@ void e2b_make_token(struct e2b_request *v);
 
 /* code.c: send the output that waits for the end of its line. */
 bool e2b_code_flush(struct e2b_request *v);
+/* Run code, and pass on its output, results and end.  Takes members. */
+void e2b_code_run(struct e2b_request *v, enum op_id op, json_t *members);
+/* As Cay names it. */
+const char *e2b_code_language(const json_t *body);
+
+/* bash.c: in a shell that is a context, or in the one of code without a context. */
+void e2b_bash_run(struct e2b_request *v, const char *shell);
+void e2b_bash_execute(struct e2b_request *v);
+/* contexts.c */
+bool e2b_context_is_bash(const char *context);
 
 /* files.c: v->target, and with source v->source, as absolute paths; then go on. */
 void e2b_resolve_paths(struct e2b_request *v, const char *target, const char *source,

@@ -62,6 +62,14 @@ def test_code_interpreter(node, code_image, program):
     assert [r for r in rows if r[1] is not True] == []
 
 
+def test_code_in_bash(node):
+    env = node.sdk_env(e2b_world.hex_key(node.new_key()))
+    done = subprocess.run(["python3", HERE / "bash.py"], env=env, capture_output=True, text=True, timeout=120)
+    rows = outcomes(done)
+    assert [r for r in rows if r[1] is not True] == []
+    assert len(rows) == 16
+
+
 def test_the_guide_says_what_is_tried():
     """Each name in its table is in one of the programs, and its versions are those of the lock files."""
     top = HERE.parents[2]
