@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak e2b-upstream egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -113,6 +113,9 @@ egress-decisions: build/gcc ## 100,000 decisions over several files of the log, 
 failed: export CAY_FULL := 1
 failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]
 	@env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -s -p no:cacheprovider tests/integration/control/test_failed.py $(if $(ONLY),-k "$(ONLY)")
+
+e2b-upstream: build/gcc build/images/code ## the tests of E2B's own code interpreter for Python, from a checkout of its repository below this directory: two minutes [SRC=build/code-interpreter/python]
+	@env CAY_BUILD=$(CURDIR)/build/gcc timeout 1800 python3 tests/integration/e2b/upstream.py $(SRC)
 
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
