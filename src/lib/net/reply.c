@@ -316,7 +316,8 @@ bool request_write_stream(struct request *rq, const void *p, size_t n)
 		}
 		reply_send_soon(c, v + 1, 1);
 	}
-	c->want_drain = request_queued_bytes(rq) > SERVER_OUT_MARK;
+	/* who was told to wait gets a drain, though it writes more meanwhile */
+	c->want_drain |= request_queued_bytes(rq) > SERVER_OUT_MARK;
 	/* an anonymous client must keep reading */
 	if (c->want_drain && rq->actor.scope == SCOPE_PUBLIC)
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);

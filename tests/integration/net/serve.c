@@ -131,6 +131,61 @@ static void stream(struct request *rq, void *arg)
 	produce(rq);
 }
 
+/* A MiB that waits for the client, and a byte each ms that does not. */
+struct noisy {
+	uv_timer_t timer;
+	size_t left;
+};
+
+static void noisy_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void noisy_end(struct request *rq)
+{
+	struct noisy *y = rq->data;
+
+	uv_close((uv_handle_t *)&y->timer, noisy_closed);
+}
+
+static void noisy_produce(struct request *rq)
+{
+	static char zeroes[PIECE];
+	struct noisy *y = rq->data;
+
+	while (y->left) {
+		y->left -= PIECE;
+		if (request_write_stream(rq, zeroes, PIECE))
+			return;
+	}
+	noisy_end(rq);
+	request_end_stream(rq);
+}
+
+static void noisy_tick(uv_timer_t *t)
+{
+	(void)request_write_stream(t->loop->data, ".", 1);
+}
+
+static void noisy(struct request *rq, void *arg)
+{
+	static const struct request_events events = { .drain = noisy_produce, .gone = noisy_end };
+	struct noisy *y = calloc(1, sizeof(*y));
+	struct serve *s = arg;
+
+	if (!y || uv_timer_init(&s->loop, &y->timer) < 0)
+		abort();
+	y->left = MIB(1);
+	y->timer.data = y;
+	s->loop.data = rq; /* one at a time */
+	rq->data = y;
+	rq->events = &events;
+	(void)uv_timer_start(&y->timer, noisy_tick, 1, 1);
+	request_start_stream(rq, 200, "application/octet-stream", REQUEST_LENGTH_UNKNOWN);
+	noisy_produce(rq);
+}
+
 /* Promises more than it sends. */
 static void liar(struct request *rq, void *)
 {
@@ -370,6 +425,7 @@ int main(int argc, char **argv)
 		{ METHOD_GET, "/stats", NULL, 0, stats },
 		{ METHOD_GET, "/never", NULL, 0, never },
 		{ METHOD_GET, "/stream", NULL, 0, stream },
+		{ METHOD_GET, "/noisy", NULL, 0, noisy },
 		{ METHOD_GET, "/liar", NULL, 0, liar },
 		{ METHOD_GET, "/echo", NULL, 0, echo },
 		{ METHOD_GET, "/cut", NULL, 0, cut },

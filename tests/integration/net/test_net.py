@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import socket
 import statistics
 import subprocess
@@ -27,12 +28,14 @@ LONG = 20000  # milliseconds that nothing here takes, however slow the machine
 class Serve:
     """serve.c; a test of one of its times makes that one short."""
 
-    def __init__(self, family=socket.AF_UNIX, tls=(), conns=8, head=LONG, idle=LONG, inside=LONG, handshake=LONG, kept=LONG):
+    def __init__(self, family=socket.AF_UNIX, tls=(), conns=8, head=LONG, idle=LONG, inside=LONG, handshake=LONG, kept=LONG, send_buffer=0):
         self.dir = tempfile.TemporaryDirectory(dir="/tmp")
         self.upstream = self.dir.name + "/u"
         listener = socket.socket(family)
         listener.bind({socket.AF_UNIX: self.dir.name + "/s", socket.AF_INET: ("127.0.0.1", 0),
                        socket.AF_INET6: ("::1", 0)}[family])
+        if send_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listener.listen(64)
         self.family, self.address = family, listener.getsockname()
         self.path = self.address if family == socket.AF_UNIX else None
@@ -226,6 +229,21 @@ def test_a_paused_body_arrives_whole(serve, chunked):
     if chunked:
         s.sendall(b"0\r\n\r\n")
     assert drain(s).endswith(b"\r\n\r\n5000000")
+
+
+def test_what_is_written_meanwhile_wakes_a_producer_too():
+    """It waits for a slow reader, and something else writes a byte now and then: when there is room again it is told."""
+    serve = Serve(socket.AF_INET, send_buffer=4096)
+    with serve.connect(GET % b"/noisy" + b"Connection: close\r\n\r\n", timeout=5) as s:
+        got, until = b"", time.monotonic() + 20
+        while not got.endswith(b"0\r\n\r\n"):
+            more = s.recv(8192)
+            assert more and time.monotonic() < until
+            got += more
+            if len(got) < 1 << 18:
+                select.select([], [], [], 0.005)
+    assert len(got) > 1 << 20
+    serve.stop()
 
 
 def test_a_slow_reader_stops_the_producer(serve):
