@@ -23,7 +23,7 @@ static bool bash_name_is_valid(const char *name)
 	return name[0];
 }
 
-/* The code as it is, or `A='b' eval 'CODE'`: then A is as it was when the code has ended. */
+/* The code as it is, or `A='b' eval -- 'CODE'`: then A is as it was when the code has ended. */
 static int bash_write_command(struct e2b_request *v, struct buf *b, struct cay_err *err)
 {
 	const char *code = json_string_value(json_object_get(v->json, "code")), *name;
@@ -41,8 +41,10 @@ static int bash_write_command(struct e2b_request *v, struct buf *b, struct cay_e
 	if (r >= 0 && !b->len)
 		r = buf_puts(b, code);
 	else if (r >= 0)
-		r = buf_puts(b, "eval ") ?: bash_quote(b, code);
-	return r < 0 ? cay_no_memory(err) : 0;
+		r = buf_puts(b, "eval -- ") ?: bash_quote(b, code);
+	if (r == -ENOMEM)
+		return cay_no_memory(err);
+	return r < 0 ? cay_fail(err, CAY_E_TOO_LARGE, "the code is too long") : 0;
 }
 
 void e2b_bash_run(struct e2b_request *v, const char *shell)
@@ -63,6 +65,16 @@ static void on_bash_created(struct e2b_request *v)
 	e2b_bash_run(v, e2b_answer_text(v, "id"));
 }
 
+/* Whether another request is about to create the shell of this sandbox, or has begun to */
+static bool bash_is_under_way(const struct e2b_request *v)
+{
+	for (const struct e2b_request *r = v->door->requests; r; r = r->next)
+		if (r != v && r->flag && !r->begun && r->route->start == e2b_code_execute &&
+		    str_eq(r->sandbox, v->sandbox))
+			return true;
+	return false;
+}
+
 static void on_bash_listed(struct e2b_request *v)
 {
 	json_t *shell;
@@ -78,7 +90,19 @@ static void on_bash_listed(struct e2b_request *v)
 			return;
 		}
 	}
-	e2b_call(v, OP_SHELL_CREATE, on_bash_created, "{s:s}", "name", BASH_NAME);
+	if (v->flag) {
+		e2b_call(v, OP_SHELL_CREATE, on_bash_created, "{s:s}", "name", BASH_NAME);
+		return;
+	}
+	/* One request creates it, after a list that began when no other was about to; the others
+	 * look again later. */
+	if (bash_is_under_way(v)) {
+		v->waits_for_shell = true;
+		e2b_start_ticks(v->door);
+		return;
+	}
+	v->flag = true;
+	e2b_bash_execute(v);
 }
 
 void e2b_bash_execute(struct e2b_request *v)

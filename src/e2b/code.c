@@ -3,7 +3,6 @@
 #include "e2b/e2b.h"
 
 #define KEEPALIVE_MS 5000
-#define KEEPALIVE_TICK_MS 1000
 #define EVENT_MAX MIB(6) /* of a result, with its escapes */
 #define RESULTS_MAX MIB(3)
 #define HELD_MAX KIB(4)
@@ -118,6 +117,8 @@ static json_t *code_result(const json_t *result)
 
 static json_t *code_error(const json_t *exception)
 {
+	const char *name = json_string_value(json_object_get(exception, "name"));
+	const char *value = json_string_value(json_object_get(exception, "value"));
 	const json_t *lines = json_object_get(exception, "traceback");
 	auto_buf text = BUF_INIT(MIB(1));
 	json_t *row;
@@ -125,9 +126,7 @@ static json_t *code_error(const json_t *exception)
 
 	json_array_foreach((json_t *)(uintptr_t)lines, i, row)(void) buf_printf(
 		&text, "%s%s", i ? "\n" : "", json_string_value(row) ? json_string_value(row) : "");
-	return json_pack("{s:s,s:O,s:O,s:s}", "type", "error", "name",
-			 json_object_get(exception, "name"), "value",
-			 json_object_get(exception, "value"), "traceback", buf_str(&text));
+	return code_failure(name ? name : "Error", value ? value : "", buf_str(&text));
 }
 
 /* A line of the kernel's events: {"result": ...}, {"exception": ...}, {"execution_count": ...} */
@@ -193,50 +192,49 @@ static bool code_take_events(struct e2b_request *v, const uint8_t *p, size_t n)
 	return full;
 }
 
-/* Output may end in the middle of a character: that part waits for the rest. */
-static size_t code_whole_characters(const char *p, size_t n)
-{
-	for (size_t back = 1; back <= 3 && back <= n; back++) {
-		unsigned char c = (unsigned char)p[n - back];
-		size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-
-		if ((c & 0xc0) != 0x80)
-			return need > back ? n - back : n;
-	}
-	return n;
-}
-
 static bool code_send_text(struct e2b_request *v, const char *stream, const char *p, size_t n)
 {
-	auto_buf b = BUF_INIT(MIB(1));
-	struct jw w = jw_to(&b);
 	char at[CLK_TEXT_LEN + 1];
-	json_t *text = NULL;
-	bool full;
 
-	jw_array_begin(&w, NULL);
-	jw_slice(&w, NULL, (struct slice){ p, n }); /* U+FFFD for bytes that are not UTF-8 */
-	jw_end(&w);
-	if (jw_finish(&w) < 0 ||
-	    json_parse((struct slice){ b.data, b.len }, &code_limits, &text, NULL) < 0)
-		return false;
 	clk_format_rfc3339(clk_wall_ns(&clk_system), at);
-	full = code_send(v, json_pack("{s:s,s:O,s:s}", "type", stream, "text",
-				      json_array_get(text, 0), "timestamp", at));
-	json_decref(text);
-	return full;
+	return code_send(v, json_pack("{s:s,s:o,s:s}", "type", stream, "text",
+				      face_text((struct slice){ p, n }), "timestamp", at));
 }
+
+static const char *const code_streams[] = { "stdout", "stderr" };
 
 /* Send the first n bytes that are held of a stream, but no part of a character. */
 static bool code_send_held(struct e2b_request *v, unsigned which, size_t n)
 {
-	static const char *const names[] = { "stdout", "stderr" };
 	struct buf *held = &v->held[which];
-	size_t whole = code_whole_characters(held->data, n);
-	bool full = whole && code_send_text(v, names[which], held->data, whole);
+	size_t whole = utf8_whole_prefix_len(held->data, n), most = held->max;
+	bool full = whole && code_send_text(v, code_streams[which], held->data, whole);
 
-	buf_consume(held, whole);
+	if (whole < held->len) {
+		buf_consume(held, whole);
+	} else {
+		buf_fini(held);
+		*held = BUF_INIT(most);
+	}
 	return full;
+}
+
+/* Nothing comes after it: also a part of a character. */
+static void code_send_rest(struct e2b_request *v)
+{
+	(void)e2b_code_flush(v);
+	for (unsigned i = 0; i < ARRAY_SIZE(v->held); i++)
+		if (v->held[i].len)
+			(void)code_send_text(v, code_streams[i], v->held[i].data, v->held[i].len);
+}
+
+static bool code_send_gap(struct e2b_request *v, const struct frame_reader_item *item)
+{
+	char text[FACE_GAP_MAX];
+	size_t n = face_format_gap(item, text);
+	bool full = e2b_code_flush(v);
+
+	return code_send_text(v, "stderr", text, n) || full;
 }
 
 bool e2b_code_flush(struct e2b_request *v)
@@ -272,6 +270,8 @@ static bool code_take_item(struct e2b_request *v, const struct frame_reader_item
 	if (item->event == STREAM_END)
 		(void)json_parse((struct slice){ (const char *)item->p, item->n }, &code_limits,
 				 &v->kept, NULL);
+	if (item->event == STREAM_GAP)
+		return code_send_gap(v, item);
 	if (item->event != STREAM_DATA)
 		return false;
 	return item->stream == FRAME_EVENTS
@@ -285,8 +285,7 @@ static void code_begin(struct e2b_request *v)
 	v->written_ms = uv_now(&v->door->face.loop);
 	v->keepalive_ms = KEEPALIVE_MS;
 	request_start_stream(v->rq, 200, "application/json", REQUEST_LENGTH_UNKNOWN);
-	(void)uv_timer_start(&v->door->keepalive_timer, on_e2b_keepalive, KEEPALIVE_TICK_MS,
-			     KEEPALIVE_TICK_MS);
+	e2b_start_ticks(v->door);
 }
 
 static bool on_code_piece(void *arg, const struct http_head *, struct slice bytes)
@@ -300,8 +299,11 @@ static bool on_code_piece(void *arg, const struct http_head *, struct slice byte
 		struct frame_reader_item item;
 		ssize_t n = frame_reader_feed(&v->frames, (const uint8_t *)bytes.p, bytes.n, &item);
 
-		if (n < 0)
-			return false; /* it has no end then */
+		if (n < 0) { /* of PID 1, maybe: its stream has no end then */
+			client_call_cancel(cay_take(v->call));
+			e2b_refuse(v, CAY_E_UNAVAILABLE, "the stream of the run was interrupted");
+			return false;
+		}
 		full |= code_take_item(v, &item);
 		bytes = (struct slice){ bytes.p + n, bytes.n - (size_t)n };
 	}
@@ -317,7 +319,7 @@ static void code_send_end(struct e2b_request *v)
 	bool exited = !reason || str_eq(reason, "exit");
 	auto_buf text = BUF_INIT(24);
 
-	(void)e2b_code_flush(v);
+	code_send_rest(v);
 	if (!exited)
 		(void)code_send(v, code_failure(str_eq(reason, "timeout") ? "TimeoutError"
 									  : "KernelStopped",
@@ -384,6 +386,13 @@ static void code_run_in_kernel(struct e2b_request *v, enum op_id op, const char 
 	e2b_code_run(v, op, members);
 }
 
+static bool code_member_is_valid(const struct e2b_request *v, const char *name, json_type type)
+{
+	const json_t *m = json_object_get(v->json, name);
+
+	return !m || json_is_null(m) || json_typeof(m) == type;
+}
+
 void e2b_code_execute(struct e2b_request *v)
 {
 	const char *context = json_string_value(json_object_get(v->json, "context_id"));
@@ -391,6 +400,11 @@ void e2b_code_execute(struct e2b_request *v)
 
 	if (!json_is_string(json_object_get(v->json, "code")))
 		e2b_refuse(v, CAY_E_INVALID, "code is missing");
+	else if (!code_member_is_valid(v, "context_id", JSON_STRING) ||
+		 !code_member_is_valid(v, "language", JSON_STRING))
+		e2b_refuse(v, CAY_E_INVALID, "context_id and language are strings");
+	else if (!code_member_is_valid(v, "env_vars", JSON_OBJECT))
+		e2b_refuse(v, CAY_E_INVALID, "env_vars is an object");
 	else if (context && language)
 		e2b_refuse(v, CAY_E_INVALID, "Only one of context_id or language can be provided");
 	else if (context && e2b_context_is_bash(context))

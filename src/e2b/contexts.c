@@ -26,8 +26,14 @@ static void contexts_add(struct e2b_request *v, const char *member, json_t *rows
 	json_t *session;
 	size_t i;
 
-	json_array_foreach(json_object_get(v->answer, member), i, session)(void)
-		json_array_append_new(rows, context_describe(session, v->workspace));
+	/* a kernel that has ended starts again when it runs something, a shell does not */
+	json_array_foreach(json_object_get(v->answer, member), i, session)
+	{
+		bool ended = json_text_eq(json_object_get(session, "state"), "ended");
+
+		if (!ended || json_object_get(session, "language"))
+			(void)json_array_append_new(rows, context_describe(session, v->workspace));
+	}
 }
 
 static void on_context_shells(struct e2b_request *v)

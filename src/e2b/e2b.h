@@ -34,11 +34,11 @@
 #include "e2b/sse.h"
 #include "face/face.h"
 #include "face/operation.h"
+#include "face/output.h"
 #include "http/e2b-error.h"
 #include "http/multipart.h"
 #include "net/client-call.h"
 #include "text/json.h"
-#include "wire/frame-reader.h"
 
 #define E2B_BODY_MAX MIB(3)
 #define E2B_ANSWER_MAX MIB(4)
@@ -86,7 +86,7 @@ struct e2b_route {
 struct e2b {
 	struct face face;
 	struct e2b_request *requests; /* in progress */
-	uv_timer_t keepalive_timer;   /* runs while a stream is open */
+	uv_timer_t tick;              /* runs while a stream is open, or a request waits */
 	json_t *keepalive;            /* a line of a stream of the code interpreter */
 	unsigned left_behind;         /* commands whose client left */
 	uint64_t watchers;            /* that were ever made */
@@ -129,15 +129,16 @@ struct e2b_request {
 	uint64_t written_ms, keepalive_ms;
 	struct sse events; /* of a call */
 	e2b_event *event;
-	uint64_t watcher; /* its number; then it stays without a client, and kept is its events */
+	uint64_t watcher; /* its number; then it stays without a client, and line is its events */
 	struct frame_reader frames;
-	struct buf line, held[2]; /* of events; of output, the begin of a character */
+	struct buf line, held[2]; /* of events; of output, the begin of a line */
 	struct e2b_follow *follows;
 	unsigned n_follows;
 	struct multipart parts;
 	bool uploading, body_done, paused, full;
-	bool file_ended; /* all bytes of the file of an upload were sent */
-	bool line_lost;  /* the rest of the line is skipped */
+	bool file_ended;      /* all bytes of the file of an upload were sent */
+	bool line_lost;       /* the rest of the line is skipped */
+	bool waits_for_shell; /* that another request creates */
 
 	size_t n_auth;
 	char auth[]; /* the credential, unchanged; a C string */
@@ -189,7 +190,8 @@ void e2b_fail_gone(struct e2b_request *v);
 /* A message of a stream, which begins with the first: true when it is full.  Takes message. */
 bool e2b_stream_send(struct e2b_request *v, json_t *message);
 void e2b_stream_end(struct e2b_request *v, const char *code, const char *why);
-void on_e2b_keepalive(uv_timer_t *t);
+/* Look after streams and requests that wait, each second. */
+void e2b_start_ticks(struct e2b *d);
 
 /* sandboxes.c: how E2B describes it, and whether it has ended. */
 json_t *e2b_describe_session(const struct e2b *d, const char *id, const json_t *sandbox,

@@ -5,8 +5,8 @@ static void e2b_init(void *arg)
 {
 	struct e2b *d = arg;
 
-	(void)uv_timer_init(&d->face.loop, &d->keepalive_timer);
-	d->keepalive_timer.data = d;
+	(void)uv_timer_init(&d->face.loop, &d->tick);
+	d->tick.data = d;
 	d->keepalive = json_pack("{s:s}", "type", "keepalive");
 }
 

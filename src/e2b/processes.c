@@ -3,7 +3,6 @@
 #include "text/base64.h"
 
 #define KEEPALIVE_S 90
-#define KEEPALIVE_TICK_MS 1000
 #define LEFT_BEHIND_MAX 1024 /* commands whose output is read for nobody */
 #define LEFT_BEHIND_OF_TENANT_MAX 128
 #define TIMEOUT_MAX_MS 86400000
@@ -88,8 +87,7 @@ static void e2b_begin_stream(struct e2b_request *v, uint64_t pid)
 	v->keepalive_ms = s * 1000;
 	(void)e2b_stream_send(v,
 			      json_pack("{s:{s:{s:I}}}", "event", "start", "pid", (json_int_t)pid));
-	(void)uv_timer_start(&v->door->keepalive_timer, on_e2b_keepalive, KEEPALIVE_TICK_MS,
-			     KEEPALIVE_TICK_MS);
+	e2b_start_ticks(v->door);
 }
 
 /* Start */
@@ -97,9 +95,15 @@ static void e2b_begin_stream(struct e2b_request *v, uint64_t pid)
 static bool e2b_start_take_item(struct e2b_request *v, const struct frame_reader_item *item)
 {
 	const char *stream = item->stream == FRAME_STDERR ? "stderr" : v->flag ? "pty" : "stdout";
+	char gap[FACE_GAP_MAX];
+	size_t n;
 
 	if (item->event == STREAM_DATA)
 		return e2b_send_data(v, stream, item->p, item->n);
+	if (item->event == STREAM_GAP) {
+		n = face_format_gap(item, gap);
+		return e2b_send_data(v, stream, gap, n);
+	}
 	if (item->event == STREAM_END && !v->kept)
 		(void)json_parse((struct slice){ (const char *)item->p, item->n },
 				 &json_control_limits, &v->kept, NULL);
@@ -164,8 +168,8 @@ static void on_e2b_start_gone(struct request *rq)
 		e2b_request_free(v);
 		return;
 	}
-	json_decref(v->json);
-	v->json = NULL;
+	json_decref(cay_take(v->json));
+	json_decref(cay_take(v->answer));
 	v->rq = NULL;
 	v->counted = true;
 	v->door->left_behind++;

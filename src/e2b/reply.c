@@ -4,7 +4,7 @@
 
 #define REPLY_MAX (SERVER_OUT_MAX - KIB(64))
 #define STREAM_MEDIA "application/connect+json"
-#define KEEPALIVE_TICK_MS 1000
+#define TICK_MS 1000
 
 /* The words of Connect for what Cay refuses. */
 static const char *e2b_connect_code(enum cay_code code)
@@ -164,35 +164,53 @@ void e2b_stream_end(struct e2b_request *v, const char *code, const char *why)
 		request_end_stream(rq);
 }
 
-void on_e2b_keepalive(uv_timer_t *t)
+static void e2b_send_keepalive(struct e2b_request *v)
+{
+	char *line;
+
+	if (v->route->start == e2b_watch_dir) {
+		(void)e2b_stream_send(v, json_pack("{s:{}}", "keepalive"));
+		return;
+	}
+	if (v->route->body == E2B_STREAM) {
+		(void)e2b_stream_send(v, json_pack("{s:{s:{}}}", "event", "keepalive"));
+		return;
+	}
+	line = json_dumps(v->door->keepalive, JSON_COMPACT);
+	v->written_ms = uv_now(&v->door->face.loop);
+	if (line) {
+		(void)request_write_stream(v->rq, line, strlen(line));
+		(void)request_write_stream(v->rq, "\n", 1);
+	}
+	free(line);
+}
+
+static void on_e2b_tick(uv_timer_t *t)
 {
 	struct e2b *d = t->data;
-	uint64_t now = uv_now(t->loop);
+	struct e2b_request *next;
 	bool any = false;
 
-	for (struct e2b_request *v = d->requests; v; v = v->next) {
-		if (!v->keepalive_ms || !v->begun || !v->rq)
-			continue;
-		any = true;
-		if (v->route->plane == E2B_CODE)
-			(void)e2b_code_flush(v);
-		if (now - v->written_ms < v->keepalive_ms)
-			continue;
-		if (v->route->start == e2b_watch_dir) {
-			(void)e2b_stream_send(v, json_pack("{s:{}}", "keepalive"));
-		} else if (v->route->body == E2B_STREAM) {
-			(void)e2b_stream_send(v, json_pack("{s:{s:{}}}", "event", "keepalive"));
-		} else {
-			char *line = json_dumps(v->door->keepalive, JSON_COMPACT);
-
-			v->written_ms = now;
-			if (line) {
-				(void)request_write_stream(v->rq, line, strlen(line));
-				(void)request_write_stream(v->rq, "\n", 1);
-			}
-			free(line);
+	for (struct e2b_request *v = d->requests; v; v = next) {
+		next = v->next;
+		if (v->waits_for_shell) {
+			any = true;
+			v->waits_for_shell = false;
+			e2b_bash_execute(v); /* may free it */
+		} else if (v->keepalive_ms && v->begun && v->rq) {
+			any = true;
+			if (v->route->plane == E2B_CODE)
+				(void)e2b_code_flush(v);
+			if (uv_now(t->loop) - v->written_ms >= v->keepalive_ms)
+				e2b_send_keepalive(v);
 		}
 	}
 	if (!any)
 		(void)uv_timer_stop(t);
+}
+
+void e2b_start_ticks(struct e2b *d)
+{
+	if (!uv_is_active((const uv_handle_t *)&d->tick))
+		(void)uv_timer_start(&d->tick, on_e2b_tick, TICK_MS, TICK_MS);
 }

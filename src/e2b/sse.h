@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define SSE_MAX MIB(1)
+#define SSE_MAX KIB(64) /* twice that of a watcher for as long as it exists */
 
 struct sse {
 	struct buf line, data;

@@ -10,13 +10,12 @@
 #include "e2b/e2b.h"
 
 #define KEEPALIVE_S 90
-#define KEEPALIVE_TICK_MS 1000
 #define WRITE "EVENT_TYPE_WRITE"
 #define WRITING_PREFIX ".cay-" /* lib/file/tmpfile.h */
 #define WRITING_LEN 22
 #define WATCHERS_MAX 1024
 #define TENANT_WATCHERS_MAX 128
-#define WATCHER_EVENTS_MAX 4096
+#define WATCHER_EVENTS_MAX KIB(128) /* as text */
 #define WATCHER_ID_LEN 16
 #define WATCHER_IDLE_MS 3600000 /* without a question */
 
@@ -111,8 +110,7 @@ static void watch_begin_stream(struct e2b_request *v)
 	(void)str_parse_u64(http_header_find(v->rq->head, "keepalive-ping-interval"), 1, 3600, &s);
 	v->keepalive_ms = s * 1000;
 	(void)e2b_stream_send(v, json_pack("{s:{}}", "start"));
-	(void)uv_timer_start(&v->door->keepalive_timer, on_e2b_keepalive, KEEPALIVE_TICK_MS,
-			     KEEPALIVE_TICK_MS);
+	e2b_start_ticks(v->door);
 }
 
 static enum e2b_event_result on_watch_event(struct e2b_request *v, const json_t *event)
@@ -184,8 +182,9 @@ static void watcher_format_id(const struct e2b_request *w, char ret[static WATCH
 		ret[0] = 0;
 }
 
-/* The reply of CreateWatcher; the request stays without its client. */
-static void watcher_begin(struct e2b_request *v)
+/* The reply of CreateWatcher; the request stays without its client, and without what is counted as
+ * the client's.  False: v is gone. */
+static bool watcher_begin(struct e2b_request *v)
 {
 	struct request *rq = v->rq;
 	auto_buf b = BUF_INIT(128);
@@ -199,25 +198,47 @@ static void watcher_begin(struct e2b_request *v)
 	if (jw_finish(&w) < 0) {
 		e2b_request_free(v);
 		request_no_memory(rq);
-		return;
+		return false;
 	}
+	json_decref(cay_take(v->json));
+	json_decref(cay_take(v->answer));
 	v->rq = NULL;
 	v->written_ms = uv_now(&v->door->face.loop);
 	request_reply(rq, 200, "application/json", &b);
+	return true;
+}
+
+/* As text, with a comma before each but the first.  One that does not fit is lost. */
+static void watcher_keep(struct e2b_request *v, const json_t *event)
+{
+	char *text = json_dumps(event, JSON_COMPACT);
+	size_t was = v->line.len;
+
+	if (!text || (was && buf_putc(&v->line, ',') < 0) || buf_puts(&v->line, text) < 0)
+		buf_truncate(&v->line, was);
+	free(text);
 }
 
 static enum e2b_event_result on_watcher_event(struct e2b_request *v, const json_t *event)
 {
-	if (json_array_size(v->kept) < WATCHER_EVENTS_MAX)
-		watch_describe(v, event, v->kept);
-	if (v->rq)
-		watcher_begin(v);
-	return E2B_EVENT_TAKEN;
+	auto_json told = json_array();
+	json_t *row;
+	size_t i;
+
+	watch_describe(v, event, told);
+	json_array_foreach(told, i, row)
+	{
+		watcher_keep(v, row);
+	}
+	return v->rq && !watcher_begin(v) ? E2B_EVENT_LAST : E2B_EVENT_TAKEN;
 }
 
 static void on_watcher_ended(struct e2b_request *v)
 {
-	e2b_request_free(v);
+	if (v->rq)
+		e2b_refuse(v, CAY_E_UNAVAILABLE, "the stream of changes was interrupted");
+	else
+		e2b_request_free(v);
 }
 
 static void watcher_resolved(struct e2b_request *v)
@@ -231,8 +252,7 @@ static void watcher_resolved(struct e2b_request *v)
 	}
 	/* after a restart none has the number of an old one */
 	v->watcher = clk_wall_ns(&clk_system) + v->door->watchers++;
-	json_decref(v->kept);
-	v->kept = json_array();
+	v->line = BUF_INIT(WATCHER_EVENTS_MAX);
 	watch_resolved(v, on_watcher_event, on_watcher_ended);
 }
 
@@ -258,13 +278,21 @@ static struct e2b_request *watcher_find(struct e2b_request *v)
 
 static void watcher_ask_allowed(struct e2b_request *v)
 {
+	static const struct json_limits limits = { WATCHER_EVENTS_MAX + 2, 4, 65536 };
 	struct e2b_request *w = watcher_find(v);
-	json_t *events;
+	auto_buf text = BUF_INIT(WATCHER_EVENTS_MAX + 2);
+	json_t *events = NULL;
 
 	if (!w)
 		return;
-	events = w->kept;
-	w->kept = json_array();
+	if (buf_putc(&text, '[') < 0 || buf_append(&text, buf_str(&w->line), w->line.len) < 0 ||
+	    buf_putc(&text, ']') < 0 ||
+	    json_parse((struct slice){ text.data, text.len }, &limits, &events, NULL) < 0) {
+		e2b_refuse(v, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	buf_fini(&w->line);
+	w->line = BUF_INIT(WATCHER_EVENTS_MAX);
 	w->written_ms = uv_now(&v->door->face.loop);
 	e2b_reply(v, 200, json_pack("{s:o}", "events", events));
 }

@@ -25,12 +25,12 @@
  * request came from and with the caller's credential (face/face.h, face/operation.h).
  */
 #include "face/operation.h"
+#include "face/output.h"
 #include "http/multipart.h"
 #include "http/opensandbox-error.h"
 #include "opensandbox/output-lines.h"
 #include "opensandbox/translate.h"
 #include "text/json.h"
-#include "wire/frame-reader.h"
 
 #define OSB_PREFIX "/opensandbox"
 #define OSB_BODY_MAX MIB(3)

@@ -5,8 +5,7 @@
 #define PING_MS 3000
 #define LEFT_BEHIND_MAX 1024 /* commands whose output is read for nobody */
 #define LEFT_BEHIND_OF_TENANT_MAX 128
-#define STEP KIB(4) /* of a piece: each byte may be a line, whose event is 70 times as long */
-#define TEXT_MAX MIB(2)
+#define STEP KIB(4)  /* of a piece: each byte may be a line, whose event is 70 times as long */
 #define LARGE KIB(4) /* an event that can be too large: that which says so never is */
 
 static const struct json_limits osb_event_limits = { OSB_EVENT_MAX, 24, 200000 };
@@ -82,30 +81,11 @@ void osb_stream_complete(struct osb_request *v)
 	osb_stream_close(v);
 }
 
-/* U+FFFD for what is not UTF-8. */
-static json_t *osb_stream_text(struct slice s)
-{
-	auto_buf b = BUF_INIT(TEXT_MAX);
-	struct jw w = jw_to(&b);
-	auto_json list = NULL;
-
-	if (!s.n)
-		return json_string("\n"); /* so OpenSandbox writes an empty line */
-	if (utf8_is_valid(s.p, s.n))
-		return json_stringn_nocheck(s.p, s.n);
-	jw_array_begin(&w, NULL);
-	jw_slice(&w, NULL, s);
-	jw_end(&w);
-	if (jw_finish(&w) < 0 ||
-	    json_parse((struct slice){ b.data, b.len }, &osb_event_limits, &list, NULL) < 0)
-		return NULL;
-	return json_incref(json_array_get(list, 0));
-}
-
+/* OpenSandbox writes an empty line as its end. */
 static bool osb_stream_line(struct osb_request *v, unsigned which, struct slice line)
 {
 	return osb_stream_send(v, json_pack("{s:s,s:o}", "type", which ? "stderr" : "stdout",
-					    "text", osb_stream_text(line)));
+					    "text", face_text(line.n ? line : SLICE("\n"))));
 }
 
 static bool osb_stream_output(struct osb_request *v, unsigned which, struct slice bytes)
@@ -208,9 +188,15 @@ static bool osb_stream_kernel(struct osb_request *v, const uint8_t *p, size_t n)
 static bool osb_stream_item(struct osb_request *v, const struct frame_reader_item *item)
 {
 	struct slice bytes = { (const char *)item->p, item->n };
+	char text[FACE_GAP_MAX];
+	struct slice gap = { text, 0 };
 
 	if (item->event == STREAM_END && !v->kept)
 		(void)json_parse(bytes, &json_control_limits, &v->kept, NULL);
+	if (item->event == STREAM_GAP) {
+		gap.n = face_format_gap(item, text);
+		return osb_stream_line(v, 1, slice_cut(&gap, '\n'));
+	}
 	if (item->event != STREAM_DATA)
 		return false;
 	return item->stream == FRAME_EVENTS
@@ -228,7 +214,7 @@ static bool osb_stream_take(struct osb_request *v, struct slice *bytes)
 		ssize_t n = frame_reader_feed(&v->frames, (const uint8_t *)bytes->p,
 					      bytes->n < STEP ? bytes->n : STEP, &item);
 
-		if (n < 0) { /* it has no end then, which is reported below */
+		if (n < 0) { /* v->frames.refused */
 			*bytes = (struct slice){};
 			return false;
 		}
@@ -238,6 +224,13 @@ static bool osb_stream_take(struct osb_request *v, struct slice *bytes)
 	osb_stream_count_lines(v, &fits);
 	/* nobody reads: the output is thrown away, and the command never waits */
 	return full && v->rq;
+}
+
+/* Of PID 1, maybe: its stream has no end then. */
+static void osb_stream_break(struct osb_request *v)
+{
+	client_call_cancel(cay_take(v->call));
+	osb_refuse(v, CAY_E_UNAVAILABLE, "the stream of the command was interrupted");
 }
 
 static bool on_osb_stream_piece(void *arg, const struct http_head *head, struct slice bytes)
@@ -257,6 +250,10 @@ static bool on_osb_stream_piece(void *arg, const struct http_head *head, struct 
 	/* the rest waits for on_osb_stream_drain() */
 	if (bytes.n && buf_append(&v->rest, bytes.p, bytes.n) < 0)
 		v->frames.refused = true;
+	if (v->frames.refused) {
+		osb_stream_break(v);
+		return false;
+	}
 	return full;
 }
 
@@ -266,6 +263,10 @@ static void osb_stream_go_on(struct osb_request *v)
 	struct slice rest = { v->rest.data, v->rest.len };
 	bool full = rest.n && osb_stream_take(v, &rest);
 
+	if (v->frames.refused) {
+		osb_stream_break(v);
+		return;
+	}
 	buf_consume(&v->rest, v->rest.len - rest.n);
 	if (full)
 		return;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """E2B's code interpreter, unmodified, with code in bash: prints a line of JSON for each thing that was tried"""
+import concurrent.futures
 import json
 
 from e2b_code_interpreter import Sandbox
@@ -20,6 +21,9 @@ def output(code, **how):
 ODD = "it's \"b\" $HOME `id` \\ \n;*"
 s = Sandbox.create("base", timeout=120, envs={"B": "of the sandbox"})
 seen = []
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    list(pool.map(lambda i: run(f"v{i}=1"), range(4)))
+say("first runs at once", output("echo $v0$v1$v2$v3") == "1111\n")
 r = run("echo hi; echo er >&2", on_stdout=lambda m: seen.append(m.line))
 say("output", r.logs.stdout == ["hi\n"] == seen and r.logs.stderr == ["er\n"] and r.error is None, r)
 run("cd /tmp; x=5; f() { echo \"f $1\"; }")
@@ -27,6 +31,7 @@ say("state", output("echo $PWD $x; f 1") == "/tmp 5\nf 1\n")
 say("envs", output("printf %s \"$A\"", envs={"A": ODD}) == ODD, output("printf %s \"$A\"", envs={"A": ODD}))
 say("envs of one run", output("echo ${A-unset}") == "unset\n")
 say("envs and quotes", output("echo 'a'; y=\"it's\"", envs={"A": "b"}) == "a\n" and output("echo $y") == "it's\n")
+say("code like an option", output("-n 2>/dev/null; echo $?", envs={"A": "b"}) == "127\n")
 say("envs over those of the sandbox", [output("echo $B", envs={"B": "c"}), output("echo $B")] == ["c\n", "of the sandbox\n"])
 r = run("(exit 7)")
 say("status", (r.error.name, r.error.value) == ("", "7"), r)

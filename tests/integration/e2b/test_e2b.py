@@ -67,7 +67,7 @@ def test_code_in_bash(node):
     done = subprocess.run(["python3", HERE / "bash.py"], env=env, capture_output=True, text=True, timeout=120)
     rows = outcomes(done)
     assert [r for r in rows if r[1] is not True] == []
-    assert len(rows) == 16
+    assert len(rows) == 18
 
 
 def test_the_guide_says_what_is_tried():

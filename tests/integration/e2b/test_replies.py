@@ -177,6 +177,120 @@ def test_a_result_that_is_too_large_is_named(face, mib, fits):
     assert kinds == [("number_of_executions", None, 0), first, ("result", None, 5), ("end_of_execution", None, 0)]
 
 
+def output(face, *frames):
+    """What the code interpreter sends for frames of kind, stream and bytes."""
+    def run(c):
+        c.body()
+        c.begin_frames()
+        at = [0, 0, 0, 0]
+        for kind, stream, data in frames:
+            c.frame(kind, stream, data, at[stream])
+            at[stream] += len(data) if kind == 1 else int.from_bytes(data, "little")
+        c.end_frames({"reason": "exit", "exit_code": 0})
+    face.on["POST", "/kernels/runs"] = run
+    status, text = face.ask("POST", "/e2b/execute", b'{"code":"x"}', CODE)
+    assert status == 200
+    return [(r["type"], r.get("text")) for r in map(json.loads, text.splitlines())]
+
+
+def test_output_that_is_no_text(face):
+    """NUL is a character of JSON; a byte that is no character, or a part of one at the end, is U+FFFD."""
+    assert output(face, (1, 1, b"a\0b\n"), (1, 1, b"\xff\0c\n"), (1, 1, "世".encode()[:2])) == [
+        ("stdout", "a\0b\n"), ("stdout", "\ufffd\0c\n"), ("stdout", "\ufffd\ufffd"), ("end_of_execution", None)]
+
+
+def test_lost_output_is_named(face):
+    gap = (42).to_bytes(8, "little")
+    assert output(face, (1, 1, b"a\n"), (2, 1, gap), (1, 1, b"b\n")) == [
+        ("stdout", "a\n"), ("stderr", "42 bytes of stdout were lost\n"), ("stdout", "b\n"), ("end_of_execution", None)]
+
+
+def test_frames_that_are_none(face):
+    """The run ends for the client, though PID 1 keeps the connection."""
+    def run(c):
+        c.body()
+        c.begin_frames()
+        c.frame(1, 1, b"a\n")
+        c.frame(99, 1, b"b")
+    face.on["POST", "/kernels/runs"] = run
+    with face.start("POST", "/e2b/execute", b'{"code":"x"}', CODE) as s:
+        with pytest.raises(ConnectionError):
+            finish(s)
+
+
+@pytest.mark.parametrize("members", [{"context_id": 5}, {"language": ["python"]}, {"env_vars": [1]}, {"env_vars": "A=b", "language": "bash"}])
+def test_members_of_another_type_are_refused(face, members):
+    status, text = face.ask("POST", "/e2b/execute", json.dumps({"code": "x", **members}).encode(), CODE)
+    assert status == 400 and not face.calls, text
+
+
+def test_first_runs_in_bash_have_one_shell(face):
+    """Eight at once: one creates it, the others wait; when the client of the first leaves, another does."""
+    shells, made = [], []
+
+    def create(c):
+        c.body()
+        made.append(c)
+        if len(made) == 1:
+            return
+        shells.append({"id": "sh0000000000000000000001", "name": "e2b", "state": "idle"})
+        c.reply(201, shells[0])
+
+    def run(c):
+        c.body()
+        c.begin_frames()
+        c.end_frames({"reason": "exit", "exit_code": 0})
+    face.on["GET", "/shells"] = lambda c: c.reply(200, {"shells": shells})
+    face.on["POST", "/shells"] = create
+    face.on["POST", "/runs"] = run
+    ask = "POST", "/e2b/execute", b'{"code":"x","language":"bash"}', CODE
+    first = face.start(*ask)
+    waits(face, 1, "/shells")
+    cay.wait_for("the first create", lambda: made, 10)
+    others = [face.start(*ask) for _ in range(7)]
+    cay.let_pass(0.3)
+    assert len(made) == 1
+    first.close()
+    assert [finish(s)[0] for s in others] == [200] * 7 and len(made) == 2
+    for s in others:
+        s.close()
+
+
+# -- watchers
+
+def test_a_watch_that_ends_at_once(face):
+    """Before its first event: the client gets an error, and may leave then."""
+    face.on["GET", "/watch"] = lambda c: c.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n")
+    for _ in range(20):
+        with face.start("POST", "/e2b/filesystem.Filesystem/CreateWatcher", b'{"path":"/x"}', UNARY) as s:
+            s.settimeout(5)
+            status, text = finish(s)
+            assert status == 503 and json.loads(text)["code"] == "unavailable"
+    assert face.lives()
+
+
+@pytest.mark.plain  # it measures memory
+def test_watchers_are_small(face):
+    """What the client sent, and events that nobody asks for, are not kept beyond 128 KiB of text."""
+    def watch(c):
+        c.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for i in range(400):
+            event = b'data: {"number":%d,"event":"created","path":"%s"}\n\n' % (i, b"%04d" % i + b"x" * 4000)
+            c.send(b"%x\r\n" % len(event) + event + b"\r\n")
+    face.on["GET", "/watch"] = watch
+    body = json.dumps({"path": "/x", "unknown": [[] for _ in range(15000)]}).encode()
+    before = face.rss()
+    made = [face.ask("POST", "/e2b/filesystem.Filesystem/CreateWatcher", body, UNARY) for _ in range(100)]
+    assert [m[0] for m in made] == [200] * 100
+    cay.let_pass(2)
+    grown = face.rss() - before
+    status, text = face.ask("POST", "/e2b/filesystem.Filesystem/GetWatcherEvents", made[50][1], UNARY)
+    names = [e["name"] for e in json.loads(text)["events"]]
+    print(grown // MIB, "MiB", len(names), "events")
+    assert status == 200 and 30 < len(names) < 33 and [n[:4] for n in names] == [f"{i:04}" for i in range(len(names))]
+    assert grown < 64 * MIB
+
+
 # -- memory
 
 def status_now(s):

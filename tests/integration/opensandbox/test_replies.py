@@ -269,6 +269,39 @@ def execute(face, events):
     return [json.loads(e) for e in text.split(b"\n\n") if e]
 
 
+def test_output_that_is_no_text(face):
+    """NUL is a character of JSON; a byte that is no character is U+FFFD.  What was lost is named."""
+    def reply(c):
+        run(c)
+        c.frame(1, 1, b"a\0b\n\xff\0c\n")
+        c.frame(2, 1, (42).to_bytes(8, "little"), 8)
+        c.frame(1, 1, b"d", 50)
+        c.end_frames({"reason": "exit", "exit_code": 0})
+    face.on["POST", "/runs"] = reply
+    status, text = face.ask("POST", IN + "/code", CODE, JSON)
+    said = [(e["type"], e["text"]) for e in map(json.loads, filter(None, text.split(b"\n\n"))) if e["type"] in ("stdout", "stderr")]
+    assert status == 200 and said == [("stdout", "a\0b"), ("stdout", "\ufffd\0c"), ("stderr", "42 bytes of stdout were lost"), ("stdout", "d")]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_frames_that_are_none(face, leaves):
+    """The run ends for the client, though PID 1 keeps the connection."""
+    def reply(c):
+        run(c)
+        c.frame(1, 1, b"a\n")
+        if leaves:
+            cay.let_pass(0.5)
+        c.frame(99, 1, b"b")
+    face.on["POST", "/runs"] = reply
+    with face.start("POST", IN + "/code", CODE, JSON) as s:
+        if leaves:
+            s.recv(1)
+        else:
+            status, text = finish(s)
+            assert status == 200 and b"was interrupted" in text
+    cay.wait_for("the call to end", lambda: not any(c.is_open() for c in face.calls if c.path.endswith("/runs")), 10)
+
+
 @pytest.mark.parametrize("mib, fits", [(1, True), (4, False), (5, False), (7, False)])
 def test_a_result_that_is_too_large_is_named(face, mib, fits):
     """Each character takes three bytes in what PID 1 sends, and twelve in what the SDK gets, which has the text twice."""
