@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak e2b-upstream egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak e2b-upstream egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb debs shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -146,6 +146,9 @@ docs: build/gcc ## write what the tables say into docs/
 
 deb: ## the Debian package, into build/deb
 	@dev/deb
+
+debs: ## the packages that tests install, from the cache when nothing in them has changed
+	@dev/debs
 
 pictures: build/gcc build/images/base ## record docs/img/session.svg; draw docs/img/bench.svg from build/bench.json, if it is there
 	@dev/ns-run dev/run build/gcc dev/picture docs/img/session docs/img/session.svg

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import datetime
 import os
 import pathlib
 import sys
@@ -72,6 +74,19 @@ def code(daemon, code_image):
     name = daemon.create(code_image)
     yield name
     daemon.delete(name)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What a test that failed has left of the daemons of all is not what others after it find."""
+    yield
+    c = item.funcargs.get("daemon")
+    if call.when != "call" or not call.excinfo or call.excinfo.errisinstance(pytest.skip.Exception) or not isinstance(c, cay.Cay):
+        return
+    with contextlib.suppress(OSError, cay.ApiError):
+        for box in c.call("GET", "/v1/sandboxes?limit=1000")["sandboxes"]:
+            if datetime.datetime.fromisoformat(box["created_at"]).timestamp() >= call.start:
+                c.delete(box["id"])
 
 
 SWEEPS = ("test_sweep.py", "test_vandal.py", "test_failed.py")

@@ -385,6 +385,24 @@ def test_cut_off_anywhere(limited, program, point, how):
         gone(c)
 
 
+def test_no_row_outlives_its_files(limited):
+    """A create that fails when its row says `ready`; cayd is killed when the files are gone and the row is not."""
+    with cay.Cay(BUILD, state_top=limited) as c:
+        c.kill_daemon("cayd")
+        c.env["CAY_FAULT"] = "volume:ready=error,volume:gone=kill"
+        c.start_cayd()
+        del c.env["CAY_FAULT"]
+        wait_for("the link", lambda: linked(c), 30)
+        with contextlib.suppress(ApiError, OSError, cay.http.client.HTTPException):
+            volume(c, "made")
+        wait_for("its end", lambda: c.daemons["cayd"].poll() is not None, 30)
+        c.kill_daemon("cayd")
+        c.start_cayd()
+        wait_for("the link", lambda: linked(c), 30)
+        wait_for("the row to go", lambda: not listed(c), 10)
+        gone(c)
+
+
 def test_fsck_finds_what_is_lost_and_what_is_stray(own):
     vo, other = volume(own, "data"), volume(own, "other")
     restart(own, "cay-keeper")

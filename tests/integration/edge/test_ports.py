@@ -348,10 +348,18 @@ def test_streams_are_not_held_back(shown, app):
 
 
 def test_a_hundred_at_once(shown, app):
-    who = key(shown)
+    """On a busy machine an edge may refuse some at first, and says so."""
+    def big():
+        for _ in range(30):
+            r = ask(shown, "GET", f"/v1/sandboxes/{app}/ports/8080/big", key(shown), timeout=60)
+            reply = r.read()
+            if r.status != 503 or b'"overloaded"' not in reply:
+                break
+            cay.let_pass(0.5)
+        return reply
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
-        sizes = list(pool.map(lambda _: len(ask(shown, "GET", f"/v1/sandboxes/{app}/ports/8080/big", who, timeout=60).read()), range(100)))
-    assert sizes == [3000000] * 100
+        replies = list(pool.map(lambda _: big(), range(100)))
+    assert [r for r in replies if len(r) != 3000000] == []
     assert shown.door().exec(app, ["echo", "here"]).stdout == b"here\n"
 
 
