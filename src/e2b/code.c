@@ -299,9 +299,8 @@ static bool on_code_piece(void *arg, const struct http_head *, struct slice byte
 		struct frame_reader_item item;
 		ssize_t n = frame_reader_feed(&v->frames, (const uint8_t *)bytes.p, bytes.n, &item);
 
-		if (n < 0) { /* of PID 1, maybe: its stream has no end then */
-			client_call_cancel(cay_take(v->call));
-			e2b_refuse(v, CAY_E_UNAVAILABLE, "the stream of the run was interrupted");
+		if (n < 0) {
+			e2b_break_stream(v, "the stream of the run was interrupted");
 			return false;
 		}
 		full |= code_take_item(v, &item);

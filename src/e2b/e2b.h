@@ -185,6 +185,8 @@ void e2b_reply(struct e2b_request *v, int status, json_t *body); /* takes body; 
 void e2b_reply_status(struct e2b_request *v, int status);
 void e2b_fail(struct e2b_request *v, const struct cay_err *err);
 void e2b_refuse(struct e2b_request *v, enum cay_code code, const char *why);
+/* The reply of a call breaks its format: end the call, which PID 1 may never do. */
+void e2b_break_stream(struct e2b_request *v, const char *why);
 /* envd's answer for a sandbox that is not there, or does not run */
 void e2b_fail_gone(struct e2b_request *v);
 /* A message of a stream, which begins with the first: true when it is full.  Takes message. */

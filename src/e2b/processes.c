@@ -124,8 +124,10 @@ static bool on_e2b_start_piece(void *arg, const struct http_head *head, struct s
 		struct frame_reader_item item;
 		ssize_t n = frame_reader_feed(&v->frames, (const uint8_t *)bytes.p, bytes.n, &item);
 
-		if (n < 0)
-			return false; /* it has no end then, which is reported below */
+		if (n < 0) {
+			e2b_break_stream(v, "the stream of the command was interrupted");
+			return false;
+		}
 		full |= e2b_start_take_item(v, &item);
 		bytes = (struct slice){ bytes.p + n, bytes.n - (size_t)n };
 	}

@@ -164,6 +164,12 @@ void e2b_stream_end(struct e2b_request *v, const char *code, const char *why)
 		request_end_stream(rq);
 }
 
+void e2b_break_stream(struct e2b_request *v, const char *why)
+{
+	client_call_cancel(cay_take(v->call));
+	e2b_refuse(v, CAY_E_UNAVAILABLE, why);
+}
+
 static void e2b_send_keepalive(struct e2b_request *v)
 {
 	char *line;

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define SSE_MAX KIB(64) /* twice that of a watcher for as long as it exists */
+#define SSE_MAX KIB(64) /* a watcher has a line and data of this size until it ends */
 
 struct sse {
 	struct buf line, data;

@@ -226,7 +226,7 @@ static bool osb_stream_take(struct osb_request *v, struct slice *bytes)
 	return full && v->rq;
 }
 
-/* Of PID 1, maybe: its stream has no end then. */
+/* The reply of a call breaks its format: end the call, which PID 1 may never do. */
 static void osb_stream_break(struct osb_request *v)
 {
 	client_call_cancel(cay_take(v->call));

@@ -206,16 +206,19 @@ def test_lost_output_is_named(face):
 
 
 def test_frames_that_are_none(face):
-    """The run ends for the client, though PID 1 keeps the connection."""
+    """PID 1 sends a frame of no type and keeps the connection open: runs and commands end for their clients."""
     def run(c):
         c.body()
-        c.begin_frames()
+        c.begin_frames("Cay-Pid: 7\r\n")
         c.frame(1, 1, b"a\n")
         c.frame(99, 1, b"b")
-    face.on["POST", "/kernels/runs"] = run
+    face.on["POST", "/kernels/runs"] = face.on["POST", "/execs"] = run
     with face.start("POST", "/e2b/execute", b'{"code":"x"}', CODE) as s:
         with pytest.raises(ConnectionError):
             finish(s)
+    with begin(face) as s:
+        status, text = finish(s)
+        assert status == 200 and b"was interrupted" in text
 
 
 @pytest.mark.parametrize("members", [{"context_id": 5}, {"language": ["python"]}, {"env_vars": [1]}, {"env_vars": "A=b", "language": "bash"}])
@@ -271,7 +274,7 @@ def test_a_watch_that_ends_at_once(face):
 
 @pytest.mark.plain  # it measures memory
 def test_watchers_are_small(face):
-    """What the client sent, and events that nobody asks for, are not kept beyond 128 KiB of text."""
+    """cay-e2b drops the body of CreateWatcher, and keeps at most 128 KiB of events for a watcher."""
     def watch(c):
         c.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         for i in range(400):
