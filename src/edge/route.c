@@ -189,7 +189,8 @@ static void route_to_sandbox(struct edge *e, struct request *rq, struct control_
 	conf.path = path.data;
 	conf.handle = &v->hold;
 	conf.arg = v;
-	conf.upgrade = rq->match.op == &ops[OP_PORT_CONNECT];
+	conf.upgrade =
+		rq->match.op == &ops[OP_PORT_CONNECT] || rq->match.op == &ops[OP_BROWSER_CDP];
 	if (route_add_download_headers(rq) < 0) {
 		on_routed_request_done(v);
 		request_no_memory(rq);

@@ -97,6 +97,11 @@ static const struct {
 	{ "exec.attach", "GET", "/v1/sandboxes/" SB "/execs/" EX "/attach?stdout_offset=3", 2 },
 
 	{ "screen.vnc", "GET", "/v1/sandboxes/" SB "/screen/vnc", 1 },
+	{ "browser.info", "GET", "/v1/sandboxes/" SB "/browser", 1 },
+	{ "browser.act", "POST", "/v1/sandboxes/" SB "/browser/actions", 1 },
+	{ "browser.snapshot", "GET", "/v1/sandboxes/" SB "/browser/snapshot?filter=all", 1 },
+	{ "browser.shot", "GET", "/v1/sandboxes/" SB "/browser/shot", 1 },
+	{ "browser.cdp", "GET", "/v1/sandboxes/" SB "/browser/cdp", 1 },
 	{ "exec.resize", "POST", "/v1/sandboxes/" SB "/execs/" EX "/resize", 2 },
 
 	{ "exec.signal", "POST", "/v1/sandboxes/" SB "/execs/" EX "/signal", 2 },
@@ -332,7 +337,7 @@ static void every_row_is_complete(void **)
 		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64) ||
 				     op == &ops[OP_TEMPLATE_CREATE] || op == &ops[OP_EXEC_RUN] ||
 				     op == &ops[OP_SHELL_RUN] || op == &ops[OP_KERNEL_RUN] ||
-				     op == &ops[OP_KERNEL_EVAL]);
+				     op == &ops[OP_KERNEL_EVAL] || op == &ops[OP_BROWSER_ACT]);
 		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
 				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET ||
 				     op->reply == REPLY_BYTES || op->reply == REPLY_TREE ||

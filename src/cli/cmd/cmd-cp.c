@@ -144,6 +144,20 @@ int raw_reply_fetch(struct cli *c, const struct api_call *call, const char *what
 	return r < 0 ? r : (int)n;
 }
 
+int raw_reply_save(struct cli *c, const struct api_call *call, const char *what, const char *file,
+		   struct cay_err *err)
+{
+	auto_close int fd = -EBADF;
+
+	if (!file && isatty(STDOUT_FILENO))
+		return cay_fail(err, CAY_E_INVALID, "standard output is a terminal: add -o FILE");
+	if (!file || str_eq(file, "-"))
+		return raw_reply_fetch(c, call, what, STDOUT_FILENO, 0, err);
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", file)
+		      : raw_reply_fetch(c, call, what, fd, 0, err);
+}
+
 int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uint64_t total,
 		      struct cay_err *err)
 {

@@ -22,4 +22,7 @@ struct remote_path {
 /* The same for the reply of any call that returns bytes; what: in errors. */
 [[nodiscard]] int raw_reply_fetch(struct cli *c, const struct api_call *call, const char *what,
 				  int fd, uint64_t total, struct cay_err *err);
+/* The same to a file; "-" or NULL: standard output, unless it is a terminal. */
+[[nodiscard]] int raw_reply_save(struct cli *c, const struct api_call *call, const char *what,
+				 const char *file, struct cay_err *err);
 #endif

@@ -57,8 +57,8 @@ void child_op_join(struct child_op *w, const char *protocol, int fd)
 	if (w->wire.rest.n > sizeof(in.bytes) ||
 	    buf_printf(&head,
 		       "HTTP/1.1 101 Switching Protocols\r\nCay-Request: %s\r\n"
-		       "Connection: upgrade\r\nUpgrade: %s\r\n\r\n",
-		       w->id, protocol) < 0)
+		       "Connection: upgrade\r\nUpgrade: %s\r\n%s\r\n",
+		       w->id, protocol, buf_str(&w->extra)) < 0)
 		return; /* without a reply: an internal error */
 	memcpy(in.bytes, w->wire.rest.p ? w->wire.rest.p : "", w->wire.rest.n);
 	in.n = w->wire.rest.n;

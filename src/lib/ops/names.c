@@ -11,6 +11,7 @@ const struct op_tag op_tags[] = {
 	{ "kernel", "Kernels",
 	  "Interpreters in a sandbox that keep their variables: Python, Node, R" },
 	{ "screen", "Screens", "The desktop in a sandbox: pictures, mouse and keyboard" },
+	{ "browser", "Browsers", "The browser in a sandbox: pages as text, clicks and typing" },
 	{ "file", "Files", "Files of a sandbox" },
 	{ "tree", "Trees", "Directories as archives, in and out" },
 	{ "export", "Exports", "Paths of a sandbox that anyone with their URL can download" },

@@ -130,6 +130,22 @@ static const char *const preview_screens[] = {
 static const char *const screen_afters[] = {
 	[AFTER_NONE] = "none", [AFTER_SHOT] = "after", [AFTER_NUM] = NULL
 };
+static const char *const browser_actions[] = {
+	[BROWSER_NAVIGATE] = "navigate", [BROWSER_BACK] = "back",
+	[BROWSER_FORWARD] = "forward",   [BROWSER_RELOAD] = "reload",
+	[BROWSER_CLICK] = "click",       [BROWSER_HOVER] = "hover",
+	[BROWSER_DRAG] = "drag",         [BROWSER_SCROLL] = "scroll",
+	[BROWSER_FILL] = "fill",         [BROWSER_TYPE] = "type",
+	[BROWSER_PRESS] = "press",       [BROWSER_UPLOAD] = "upload",
+	[BROWSER_EVALUATE] = "evaluate", [BROWSER_WAIT] = "wait",
+	[BROWSER_TAB_NEW] = "tab_new",   [BROWSER_TAB_CLOSE] = "tab_close",
+	[BROWSER_NUM_ACTIONS] = NULL,
+};
+static const char *const browser_filters[] = {
+	[BROWSER_NONE] = "none", [BROWSER_VISIBLE] = "visible",
+	[BROWSER_ALL] = "all",   [BROWSER_INTERACTIVE] = "interactive",
+	[BROWSER_TEXT] = "text", [BROWSER_NUM_FILTERS] = NULL,
+};
 static const char *const warm_languages[] = { "python", NULL };
 static const char *const loaded_states[] = {
 	[LOADED_LOADING] = "loading", [LOADED_READY] = "ready",   [LOADED_STALE] = "stale",

@@ -171,4 +171,102 @@ struct screen_done {
 	uint64_t width, height, cursor_x, cursor_y;
 	const char *png;
 };
+
+/* The browser in a sandbox. */
+#define BROWSER_TITLE_MAX 256
+#define BROWSER_URL_MAX 2048
+#define BROWSER_VALUE_MAX MIB(1)           /* of a script, as JSON */
+#define BROWSER_CHARS_MAX UINT64_C(200000) /* of a snapshot */
+
+enum browser_action_type {
+	BROWSER_NAVIGATE,
+	BROWSER_BACK,
+	BROWSER_FORWARD,
+	BROWSER_RELOAD,
+	BROWSER_CLICK,
+	BROWSER_HOVER,
+	BROWSER_DRAG,
+	BROWSER_SCROLL,
+	BROWSER_FILL,
+	BROWSER_TYPE,
+	BROWSER_PRESS,
+	BROWSER_UPLOAD,
+	BROWSER_EVALUATE,
+	BROWSER_WAIT,
+	BROWSER_TAB_NEW,
+	BROWSER_TAB_CLOSE,
+	BROWSER_NUM_ACTIONS
+};
+
+enum browser_filter {
+	BROWSER_NONE, /* no snapshot; only of browser.act */
+	BROWSER_VISIBLE,
+	BROWSER_ALL,
+	BROWSER_INTERACTIVE,
+	BROWSER_TEXT,
+	BROWSER_NUM_FILTERS
+};
+
+struct browser_tab {
+	const char *id, *title, *url;
+	bool active;
+};
+
+struct browser_info {
+	bool running;
+	const char *version;
+	uint64_t port;
+	bool has_port;
+	struct field_list tabs; /* struct browser_tab */
+};
+
+struct browser_action {
+	unsigned type, button, direction;
+	const char *url, *ref, *to_ref, *keys, *text, *script;
+	uint64_t x, y, to_x, to_y, clicks, amount, repeat, duration_ms;
+	bool has_x, has_y, has_to_x, has_to_y, has_button, has_direction, has_clicks, has_amount,
+		has_repeat, has_duration, has_text, has_paths;
+	struct field_texts paths;
+};
+
+struct browser_act {
+	struct field_list actions; /* struct browser_action */
+	const char *tab;
+	unsigned snapshot; /* enum browser_filter */
+	unsigned screenshot;
+	uint64_t max_chars, timeout_ms;
+};
+
+struct browser_result {
+	const char *value;
+	uint64_t status;
+	bool has_status;
+};
+
+struct browser_snapshot {
+	const char *tab, *url, *title, *text;
+	uint64_t left, width, height, scroll_y, page_height;
+};
+
+struct browser_done {
+	uint64_t done;
+	const char *error, *field;
+	struct field_list results; /* struct browser_result */
+	struct field_texts changes;
+	bool has_changes;
+	struct field_list tabs; /* struct browser_tab */
+	struct browser_snapshot page;
+	const char *png;
+};
+
+struct browser_snapshot_query {
+	const char *tab, *ref;
+	unsigned filter; /* enum browser_filter */
+	uint64_t max_chars;
+};
+
+struct browser_shot_query {
+	const char *tab;
+	bool full;
+};
 #endif

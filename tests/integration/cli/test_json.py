@@ -21,6 +21,8 @@ REASONS = {
     "completion": "a shell reads what is printed",
     "snapshot export": "it writes a tar",
     "screenshot": "it writes a picture",
+    "browser shot": "it prints a picture",
+    "browser connect": "it prints a URL and forwards until it is stopped",
     "backup": "it prints the name of the file it wrote",
     "restore": "it prints what to start next",
 }

@@ -68,6 +68,13 @@ def code_image(daemon):
         yield name
 
 
+@pytest.fixture(scope="session")
+def desktop_image(daemon):
+    """The name of the image with a screen and a browser."""
+    with unpacked.lent(daemon, "desktop") as name:
+        yield name
+
+
 @pytest.fixture(scope="module")
 def code(daemon, code_image):
     """A sandbox of the image code."""

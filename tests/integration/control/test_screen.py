@@ -9,7 +9,6 @@ import zlib
 import pytest
 
 import cay
-import unpacked
 
 pytestmark = pytest.mark.one_lane  # its sandboxes
 TREE = pathlib.Path(__file__).parents[3]
@@ -88,9 +87,9 @@ class Screen:
 
 
 @pytest.fixture(scope="module")
-def node(daemon):
-    with unpacked.lent(daemon, "desktop"):
-        yield daemon
+def node(daemon, desktop_image):
+    assert desktop_image == "desktop"
+    return daemon
 
 
 @pytest.fixture(scope="module", params=[(1024, 768), (1920, 1080)], ids=lambda s: "%dx%d" % s)

@@ -25,6 +25,7 @@ PAST = {
     "exec.attach": "it upgrades; Prism speaks no WebSocket",
     "port.connect": "so does it",
     "screen.vnc": "so does it; test_desktop.py has one",
+    "browser.cdp": "so does it; test_drive.py has two",
     "event.list?follow=true": "it has no end; Prism answers when it has read all",
     "frames and SSE": "Prism reads a reply as text before it passes it on",
     "image.import of an image": "Prism reads a request as text too; the reply to a damaged one goes through it",
@@ -226,6 +227,10 @@ def walk(me, w):
     refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen")
     refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen/shot?max_width=640")
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/screen/actions", {"actions": [{"type": "type", "text": "x"}]})
+    # browsers: control/test_browser_actions.py has one
+    for what in ("", "/snapshot?filter=all", "/shot?full=true"):
+        refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/browser{what}")
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/browser/actions", {"actions": [{"type": "back"}]})
     # kernels
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/kernels", {"language": "python"})
     kernel = me.call("POST", f"/v1/sandboxes/{bash}/kernels", {"language": "python", "name": "walk", "env": {"A": "b"}})["id"]

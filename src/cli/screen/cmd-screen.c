@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 #include "cli/transfer/remote-path.h"
@@ -30,22 +28,10 @@ static int cmd_screenshot_run(struct cli *c, const struct opt_words *w, struct c
 	const struct screenshot_args *a = c->args;
 	struct screen_shot_query query = a->query;
 	struct api_call call = { .op = OP_SCREEN_SHOT, .query = &query, .accept = "*/*" };
-	bool to_stdout = !a->output || str_eq(a->output, "-");
-	auto_close int file = -EBADF;
-	int r;
+	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
 	query.cursor = !a->no_cursor;
-	if (!a->output && isatty(STDOUT_FILENO))
-		return cay_fail(err, CAY_E_INVALID, "screenshot: -o FILE is missing");
-	r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
-	if (r >= 0 && !to_stdout) {
-		file = open(a->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-		if (file < 0)
-			return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", a->output);
-	}
-	return r < 0 ? r
-		     : raw_reply_fetch(c, &call, "the picture", to_stdout ? STDOUT_FILENO : file, 0,
-				       err);
+	return r < 0 ? r : raw_reply_save(c, &call, "the picture", a->output, err);
 }
 
 const struct cmd cmd_screenshot = {

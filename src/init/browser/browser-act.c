@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Actions in a tab: where they happen, and what a page says of them */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "init/browser/browser.h"
+
+#define QUIET_MS 100
+#define AFTER_MAX_MS 10000 /* for a page that an action began to load */
+#define LOAD_MAX_MS 30000
+#define LOOK_MS 100 /* between looks for a text */
+#define COORDINATE_MAX 1e6
+#define PICTURE_SIDE_MAX 16384
+
+/* A number that is to be told: not negative, and one that JSON's readers hold. */
+static uint64_t member_count(const json_t *j, const char *name)
+{
+	double v = json_number_value(json_object_get(j, name));
+
+	return isfinite(v) && v >= 0 && v < (double)INT32_MAX ? (uint64_t)v : 0;
+}
+
+static int fail_stale(struct cay_err *err, const char *ref)
+{
+	return cay_fail(err, CAY_E_NOT_FOUND,
+			"%s is not in the page: it has changed, take a new snapshot", ref);
+}
+
+/* What the page says of an element instead of what was asked. */
+static int page_check_answer(const json_t *said, const char *ref, struct cay_err *err)
+{
+	const char *covered = json_string_value(json_object_get(said, "covered"));
+	const char *error = json_string_value(json_object_get(said, "error"));
+
+	if (json_is_true(json_object_get(said, "stale")))
+		return fail_stale(err, ref);
+	if (json_is_true(json_object_get(said, "hidden")))
+		return cay_fail(err, CAY_E_INVALID, "%s cannot be seen, so it cannot be clicked",
+				ref);
+	if (covered)
+		return cay_fail(err, CAY_E_INVALID, "%s is covered by %.120s", ref, covered);
+	if (error)
+		return cay_fail(err, CAY_E_INVALID, "%s: %.180s", ref, error);
+	return 0;
+}
+
+static bool coordinate_is_valid(double v)
+{
+	return isfinite(v) && v >= -COORDINATE_MAX && v <= COORDINATE_MAX;
+}
+
+static int browser_find_place(struct tab *t, const char *ref, uint64_t x, uint64_t y,
+			      struct browser_place *ret, struct cay_err *err)
+{
+	auto_json said = NULL;
+	int r;
+
+	*ret = (struct browser_place){ (double)x, (double)y };
+	if (!ref)
+		return 0;
+	r = tab_ask_page(t, "locate", ref, NULL, &said, err);
+	if (r >= 0)
+		r = page_check_answer(said, ref, err);
+	if (r < 0)
+		return r;
+	*ret = (struct browser_place){ json_number_value(json_object_get(said, "x")),
+				       json_number_value(json_object_get(said, "y")) };
+	if (!coordinate_is_valid(ret->x) || !coordinate_is_valid(ret->y))
+		return devtools_fail(err, "sent a place that is none");
+	return 0;
+}
+
+static int browser_navigate(struct browser_hand *h, const char *url, struct browser_result *ret,
+			    struct cay_err *err)
+{
+	struct tab *t = h->tab;
+	auto_json result = NULL;
+	const char *failed;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Network.enable");
+	r = cdp_call(&t->cdp, &w, NULL, err);
+	if (r < 0 && r != -EREMOTEIO)
+		return r;
+	t->status = 0;
+	cdp_begin(&t->cdp, &w, "Page.navigate");
+	jw_str(&w, "url", url);
+	r = cdp_call(&t->cdp, &w, &result, err);
+	if (r == -EREMOTEIO)
+		return cdp_fail_refused(&t->cdp, err, "the browser cannot go there");
+	failed = r >= 0 ? json_string_value(json_object_get(result, "errorText")) : NULL;
+	if (failed) {
+		r = cay_fail(err, CAY_E_INVALID, "the page did not load: %.80s", failed);
+		cay_err_hint(err, "if the name is right, the sandbox's egress policy may not allow "
+				  "it: `cay egress SANDBOX` shows it");
+		return r;
+	}
+	if (r >= 0)
+		r = tab_settle(t, QUIET_MS, LOAD_MAX_MS, err);
+	cdp_begin(&t->cdp, &w, "Network.disable");
+	if (r >= 0 && cdp_send(&t->cdp, &w, err) < 0)
+		r = -EIO;
+	if (r >= 0 && t->loading)
+		tab_note(t, "the page is still loading");
+	ret->status = t->status;
+	ret->has_status = t->status;
+	return r;
+}
+
+/* By one entry of the history. */
+static int browser_go(struct browser_hand *h, int by, struct cay_err *err)
+{
+	struct tab *t = h->tab;
+	auto_json history = NULL;
+	const json_t *entry;
+	json_int_t now;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Page.getNavigationHistory");
+	r = cdp_call(&t->cdp, &w, &history, err);
+	now = r >= 0 ? json_integer_value(json_object_get(history, "currentIndex")) + by : -1;
+	entry = now >= 0 ? json_array_get(json_object_get(history, "entries"), (size_t)now) : NULL;
+	if (r >= 0 && !entry)
+		return cay_fail(err, CAY_E_STATE, "the tab has no page %s this one",
+				by < 0 ? "before" : "after");
+	if (r >= 0) {
+		cdp_begin(&t->cdp, &w, "Page.navigateToHistoryEntry");
+		jw_i64(&w, "entryId", json_integer_value(json_object_get(entry, "id")));
+		r = cdp_call(&t->cdp, &w, NULL, err);
+	}
+	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the history") : r;
+}
+
+static int browser_reload(struct browser_hand *h, struct cay_err *err)
+{
+	struct cdp *c = &h->tab->cdp;
+	struct jw w;
+	int r;
+
+	cdp_begin(c, &w, "Page.reload");
+	r = cdp_call(c, &w, NULL, err);
+	if (r >= 0)
+		h->tab->loading = true;
+	return r == -EREMOTEIO ? cdp_fail_refused(c, err, "the page") : r;
+}
+
+static int browser_fill(struct browser_hand *h, const struct browser_action *a, struct cay_err *err)
+{
+	auto_json said = NULL;
+	int r = tab_ask_page(h->tab, "fill", a->ref, a->text, &said, err);
+
+	if (r >= 0)
+		r = page_check_answer(said, a->ref, err);
+	if (r < 0 || !json_is_true(json_object_get(said, "insert")))
+		return r;
+	if (a->text[0])
+		return browser_insert(h, a->text, err);
+	return browser_press(h, &(struct browser_action){ .keys = "Delete" }, err);
+}
+
+static int browser_upload(struct browser_hand *h, const struct browser_action *a,
+			  struct cay_err *err)
+{
+	struct cdp *c = &h->tab->cdp;
+	auto_buf expression = BUF_INIT(KIB(8));
+	auto_json found = NULL;
+	const char *object;
+	struct jw name = jw_to(&expression), w;
+	int r = tab_evaluate(h->tab, "0", NULL, err); /* the world is there */
+
+	jw_str(&name, NULL, a->ref);
+	if (r < 0 || jw_finish(&name) < 0)
+		return r < 0 ? r : cay_no_memory(err);
+	cdp_begin(c, &w, "Runtime.evaluate");
+	{
+		auto_buf call = BUF_INIT(KIB(8));
+
+		if (buf_printf(&call, "cayPage.element(%s)", expression.data) < 0)
+			return cay_no_memory(err);
+		jw_str(&w, "expression", call.data);
+	}
+	jw_i64(&w, "contextId", h->tab->world);
+	r = cdp_call(c, &w, &found, err);
+	object = r >= 0 ? json_string_value(
+				  json_object_get(json_object_get(found, "result"), "objectId"))
+			: NULL;
+	if (r >= 0 && !object)
+		return fail_stale(err, a->ref);
+	if (r >= 0) {
+		cdp_begin(c, &w, "DOM.setFileInputFiles");
+		jw_str(&w, "objectId", object);
+		jw_array_begin(&w, "files");
+		for (size_t i = 0; i < a->paths.n; i++)
+			jw_str(&w, NULL, a->paths.v[i]);
+		jw_end(&w);
+		r = cdp_call(c, &w, NULL, err);
+	}
+	return r == -EREMOTEIO ? cdp_fail_refused(c, err, a->ref) : r;
+}
+
+/* The value of a script as JSON; of undefined there is none. */
+static int browser_evaluate(struct browser_hand *h, const char *script, struct browser_result *ret,
+			    struct cay_err *err)
+{
+	auto_json value = NULL;
+	char *text;
+	int r = tab_run_script(h->tab, script, &value, err);
+
+	if (r < 0 || !value)
+		return r;
+	text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	if (text && strlen(text) > BROWSER_VALUE_MAX)
+		r = cay_fail(err, CAY_E_TOO_LARGE,
+			     "the value of the script has %zu bytes, more than %zu", strlen(text),
+			     (size_t)BROWSER_VALUE_MAX);
+	else if (!text || !(ret->value = arena_strndup(h->tab->arena, text, strlen(text))))
+		r = cay_no_memory(err);
+	free(text);
+	return r;
+}
+
+/* For a time, or until a text is there. */
+static int browser_wait(struct browser_hand *h, const struct browser_action *a, struct cay_err *err)
+{
+	uint64_t end = clk_boot_ns(&clk_system) + a->duration_ms * NS_PER_MS;
+
+	for (;;) {
+		uint64_t now = clk_boot_ns(&clk_system);
+		auto_json there = NULL;
+		uint64_t left = end > now ? (end - now) / NS_PER_MS : 0;
+		int r = a->text ? tab_ask_page(h->tab, "hasText", a->text, NULL, &there, err) : 0;
+
+		if (r < 0 || json_is_true(there))
+			return r;
+		if (!left)
+			return a->text ? cay_fail(err, CAY_E_TIMEOUT,
+						  "the text did not appear within %" PRIu64 " ms",
+						  a->duration_ms)
+				       : 0;
+		r = cdp_wait_event(&h->tab->cdp, left < LOOK_MS ? left : LOOK_MS, err);
+		if (r < 0)
+			return r;
+		if (h->op)
+			child_op_report_progress(h->op);
+	}
+}
+
+static int browser_do_with_mouse(struct browser_hand *h, const struct browser_action *a,
+				 struct cay_err *err)
+{
+	struct browser_place at, to;
+	int r = browser_find_place(h->tab, a->ref, a->x, a->y, &at, err);
+
+	if (r >= 0 && a->type == BROWSER_DRAG)
+		r = browser_find_place(h->tab, a->to_ref, a->to_x, a->to_y, &to, err);
+	if (r < 0)
+		return r;
+	switch (a->type) {
+	case BROWSER_CLICK:
+		return browser_click(h, a, at, err);
+	case BROWSER_DRAG:
+		return browser_drag(h, at, to, err);
+	case BROWSER_SCROLL:
+		return browser_scroll(h, a, at, err);
+	default:
+		return browser_hover(h, at, err);
+	}
+}
+
+static int browser_do_alone(struct browser_hand *h, const struct browser_action *a,
+			    struct browser_result *ret, struct cay_err *err)
+{
+	switch (a->type) {
+	case BROWSER_NAVIGATE:
+		return browser_navigate(h, a->url, ret, err);
+	case BROWSER_BACK:
+		return browser_go(h, -1, err);
+	case BROWSER_FORWARD:
+		return browser_go(h, 1, err);
+	case BROWSER_RELOAD:
+		return browser_reload(h, err);
+	case BROWSER_FILL:
+		return browser_fill(h, a, err);
+	case BROWSER_TYPE:
+		return browser_type(h, a->text, err);
+	case BROWSER_PRESS:
+		return browser_press(h, a, err);
+	case BROWSER_UPLOAD:
+		return browser_upload(h, a, err);
+	case BROWSER_EVALUATE:
+		return browser_evaluate(h, a->script, ret, err);
+	case BROWSER_WAIT:
+		return browser_wait(h, a, err);
+	default:
+		return browser_do_with_mouse(h, a, err);
+	}
+}
+
+int browser_do(struct browser_hand *h, const struct browser_action *a, struct browser_result *ret,
+	       struct cay_err *err)
+{
+	int r = browser_do_alone(h, a, ret, err);
+
+	return r < 0 ? r : tab_settle(h->tab, QUIET_MS, AFTER_MAX_MS, err);
+}
+
+int browser_read_page(struct tab *t, unsigned filter, const char *ref, uint64_t max_chars,
+		      struct browser_snapshot *ret, struct cay_err *err)
+{
+	static const char *const filters[] = { [BROWSER_VISIBLE] = "visible",
+					       [BROWSER_ALL] = "all",
+					       [BROWSER_INTERACTIVE] = "interactive",
+					       [BROWSER_TEXT] = "text" };
+	auto_buf expression = BUF_INIT(KIB(8)), options = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&options);
+	auto_json said = NULL;
+	const char *text, *title, *url;
+	int r;
+
+	jw_object_begin(&w, NULL);
+	if (filter != BROWSER_NONE)
+		jw_str(&w, "filter", filters[filter]);
+	jw_u64(&w, "max", max_chars);
+	if (ref)
+		jw_str(&w, "ref", ref);
+	jw_end(&w);
+	if (jw_finish(&w) < 0 ||
+	    buf_printf(&expression, "cayPage.%s(%s)", filter == BROWSER_NONE ? "view" : "snapshot",
+		       options.data) < 0)
+		return cay_no_memory(err);
+	r = tab_evaluate(t, expression.data, &said, err);
+	if (r >= 0)
+		r = page_check_answer(said, ref ? ref : "", err);
+	if (r < 0)
+		return r;
+	text = filter == BROWSER_NONE ? "" : json_string_value(json_object_get(said, "text"));
+	title = json_string_value(json_object_get(said, "title"));
+	url = json_string_value(json_object_get(said, "url"));
+	if (!text || !title || !url || strlen(text) > 4 * BROWSER_CHARS_MAX ||
+	    strlen(title) > 4 * BROWSER_TITLE_MAX || strlen(url) > 4 * BROWSER_URL_MAX)
+		return devtools_fail(err, "sent a snapshot that is none");
+	*ret = (struct browser_snapshot){
+		.tab = t->id,
+		.url = arena_strndup(t->arena, url, strlen(url)),
+		.title = arena_strndup(t->arena, title, strlen(title)),
+		.text = arena_strndup(t->arena, text, strlen(text)),
+		.left = member_count(said, "left"),
+		.width = member_count(said, "width"),
+		.height = member_count(said, "height"),
+		.scroll_y = member_count(said, "scroll_y"),
+		.page_height = member_count(said, "page_height"),
+	};
+	return ret->url && ret->title && ret->text ? 0 : cay_no_memory(err);
+}
+
+/* The size of the whole page. */
+static int page_size(struct tab *t, uint64_t *width, uint64_t *height, struct cay_err *err)
+{
+	auto_json metrics = NULL;
+	const json_t *size;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Page.getLayoutMetrics");
+	r = cdp_call(&t->cdp, &w, &metrics, err);
+	size = r >= 0 ? json_object_get(metrics, "cssContentSize") : NULL;
+	*width = member_count(size, "width");
+	*height = member_count(size, "height");
+	return r;
+}
+
+int browser_take_picture(struct tab *t, bool full, struct slice *ret, struct cay_err *err)
+{
+	uint64_t width = 0, height = 0;
+	auto_json result = NULL;
+	const char *data, *copy;
+	struct jw w;
+	int r = full ? page_size(t, &width, &height, err) : 0;
+
+	if (r < 0)
+		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
+	if (width > PICTURE_SIDE_MAX || height > PICTURE_SIDE_MAX)
+		return cay_fail(err, CAY_E_TOO_LARGE,
+				"the page has %" PRIu64 "x%" PRIu64 " pixels, more than %d a side",
+				width, height, PICTURE_SIDE_MAX);
+	cdp_begin(&t->cdp, &w, "Page.captureScreenshot");
+	jw_str(&w, "format", "png");
+	jw_bool(&w, "optimizeForSpeed", true);
+	if (width && height) {
+		jw_bool(&w, "captureBeyondViewport", true);
+		jw_object_begin(&w, "clip");
+		jw_u64(&w, "x", 0);
+		jw_u64(&w, "y", 0);
+		jw_u64(&w, "width", width);
+		jw_u64(&w, "height", height);
+		jw_u64(&w, "scale", 1);
+		jw_end(&w);
+	}
+	r = cdp_call(&t->cdp, &w, &result, err);
+	if (r < 0)
+		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the picture") : r;
+	data = json_string_value(json_object_get(result, "data"));
+	if (!data)
+		return devtools_fail(err, "sent no picture");
+	copy = arena_strndup(t->arena, data, strlen(data));
+	if (!copy)
+		return cay_no_memory(err);
+	*ret = slice_of(copy);
+	return 0;
+}

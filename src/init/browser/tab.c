@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/browser/tab.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "init/browser/browser-texts.h"
+#include "ops/types.h"
+
+#define WORLD "cay"
+#define LIST_MAX MIB(4)
+#define EXPRESSION_MAX MIB(1)
+#define EVALUATE_TRIES 3
+#define ATTACH_MS 8000
+
+void tab_init(struct tab *t, struct arena *arena)
+{
+	*t = (struct tab){ .devtools = DEVTOOLS_INIT, .arena = arena };
+	cdp_init(&t->cdp, &t->devtools);
+}
+
+void tab_fini(struct tab *t)
+{
+	cdp_fini(&t->cdp);
+	devtools_fini(&t->devtools);
+}
+
+void tab_leave(struct tab *t)
+{
+	tab_fini(t);
+	t->devtools = DEVTOOLS_INIT;
+	cdp_init(&t->cdp, &t->devtools);
+	t->id[0] = t->frame[0] = 0;
+	t->world = 0;
+	t->world_is_ready = t->loading = t->crashed = false;
+}
+
+void tab_note(struct tab *t, const char *fmt, ...)
+{
+	auto_buf text = BUF_INIT(KIB(4));
+	const char *copy;
+	va_list ap;
+	int r;
+
+	if (t->n_changes == TAB_CHANGES_MAX)
+		return;
+	va_start(ap, fmt);
+	r = buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	copy = r < 0 ? NULL : arena_strndup(t->arena, text.data, text.len);
+	if (copy)
+		t->changes[t->n_changes++] = copy;
+}
+
+/* A text of the browser's JSON, at most max bytes of it. */
+static const char *text_member(const json_t *j, const char *name, size_t max, struct arena *arena)
+{
+	const char *s = json_string_value(json_object_get(j, name));
+	size_t n = s ? strlen(s) : 0;
+
+	return arena_strndup(arena, s ? s : "", n <= max ? n : utf8_whole_prefix_len(s, max));
+}
+
+bool tab_id_is_valid(const char *id)
+{
+	size_t n = strlen(id);
+
+	for (size_t i = 0; i < n; i++)
+		if (!ascii_is_alnum(id[i]) && id[i] != '-')
+			return false;
+	return n && n <= TAB_ID_MAX;
+}
+
+int tabs_read(struct devtools *d, struct arena *arena, struct field_list *ret, struct cay_err *err)
+{
+	auto_buf body = BUF_INIT(LIST_MAX);
+	auto_json list = NULL;
+	struct browser_tab *rows;
+	const json_t *j;
+	size_t i;
+	int r = devtools_fetch(d, "GET", "/json/list", &body, err);
+
+	if (r >= 0)
+		r = cdp_parse(body.data, body.len, &list, err);
+	if (r < 0)
+		return r;
+	rows = arena_alloc(arena, TABS_MAX, sizeof(*rows));
+	if (!rows)
+		return cay_no_memory(err);
+	*ret = (struct field_list){ .v = rows };
+	json_array_foreach(list, i, j)
+	{
+		struct browser_tab *row = &rows[ret->n];
+
+		if (ret->n == TABS_MAX || !json_text_eq(json_object_get(j, "type"), "page"))
+			continue;
+		*row = (struct browser_tab){
+			.id = text_member(j, "id", TAB_ID_MAX, arena),
+			.title = text_member(j, "title", BROWSER_TITLE_MAX, arena),
+			.url = text_member(j, "url", BROWSER_URL_MAX, arena),
+			.active = ret->n == 0,
+		};
+		if (!row->id || !row->title || !row->url)
+			return cay_no_memory(err);
+		ret->n += tab_id_is_valid(row->id);
+	}
+	return 0;
+}
+
+static bool tab_is_main_frame(const struct tab *t, const json_t *params)
+{
+	return json_text_eq(json_object_get(params, "frameId"), t->frame);
+}
+
+static int on_context_created(struct tab *t, const json_t *params, struct cay_err *)
+{
+	const json_t *context = json_object_get(params, "context");
+
+	if (!json_text_eq(json_object_get(context, "name"), WORLD) ||
+	    !tab_is_main_frame(t, json_object_get(context, "auxData")))
+		return 0;
+	t->world = json_integer_value(json_object_get(context, "id"));
+	return 0;
+}
+
+static void tab_forget_world(struct tab *t)
+{
+	t->world = 0;
+	t->world_is_ready = false;
+}
+
+static int on_context_destroyed(struct tab *t, const json_t *params, struct cay_err *)
+{
+	if (json_integer_value(json_object_get(params, "executionContextId")) == t->world)
+		tab_forget_world(t);
+	return 0;
+}
+
+static int on_contexts_cleared(struct tab *t, const json_t *, struct cay_err *)
+{
+	tab_forget_world(t);
+	return 0;
+}
+
+static int on_loading(struct tab *t, const json_t *params, struct cay_err *)
+{
+	if (tab_is_main_frame(t, params))
+		t->loading = true;
+	return 0;
+}
+
+static int on_loaded(struct tab *t, const json_t *params, struct cay_err *)
+{
+	if (tab_is_main_frame(t, params))
+		t->loading = false;
+	return 0;
+}
+
+/* A page that waits for an answer does nothing else.  Leaving a page is allowed, all else refused.
+ */
+static int on_dialog(struct tab *t, const json_t *params, struct cay_err *err)
+{
+	const char *said = json_string_value(json_object_get(params, "message"));
+	bool leaves = json_text_eq(json_object_get(params, "type"), "beforeunload");
+	size_t n = said ? strlen(said) : 0;
+	struct jw w;
+
+	n = n <= TAB_TEXT_MAX ? n : utf8_whole_prefix_len(said, TAB_TEXT_MAX);
+	if (!leaves)
+		tab_note(t, "dismissed a dialog of the page: %.*s", (int)n, said ? said : "");
+	cdp_begin(&t->cdp, &w, "Page.handleJavaScriptDialog");
+	jw_bool(&w, "accept", leaves);
+	return cdp_send(&t->cdp, &w, err) < 0 ? -EIO : 0;
+}
+
+static int on_response(struct tab *t, const json_t *params, struct cay_err *)
+{
+	const json_t *response = json_object_get(params, "response");
+	json_int_t status = json_integer_value(json_object_get(response, "status"));
+
+	if (tab_is_main_frame(t, params) &&
+	    json_text_eq(json_object_get(params, "type"), "Document") && status >= 0 &&
+	    status <= 999)
+		t->status = (unsigned)status;
+	return 0;
+}
+
+static int on_crashed(struct tab *t, const json_t *, struct cay_err *err)
+{
+	int r;
+
+	t->crashed = true;
+	if (t->attaching)
+		return 0;
+	r = cay_fail(err, CAY_E_UNAVAILABLE, "the page crashed");
+	cay_err_hint(err, "its tab is empty now: navigate again");
+	cay_err_set_blame(err, BLAME_TASK);
+	return r;
+}
+
+static const struct tab_event {
+	const char *name;
+	int (*handle)(struct tab *t, const json_t *params, struct cay_err *err);
+} tab_events[] = {
+	{ "Runtime.executionContextCreated", on_context_created },
+	{ "Runtime.executionContextDestroyed", on_context_destroyed },
+	{ "Runtime.executionContextsCleared", on_contexts_cleared },
+	{ "Page.frameStartedLoading", on_loading },
+	{ "Page.frameStoppedLoading", on_loaded },
+	{ "Page.javascriptDialogOpening", on_dialog },
+	{ "Network.responseReceived", on_response },
+	{ "Inspector.targetCrashed", on_crashed },
+};
+
+static const char *const tab_event_names[] = {
+	"Runtime.executionContextCreated",
+	"Runtime.executionContextDestroyed",
+	"Runtime.executionContextsCleared",
+	"Page.frameStartedLoading",
+	"Page.frameStoppedLoading",
+	"Page.javascriptDialogOpening",
+	"Network.responseReceived",
+	"Inspector.targetCrashed",
+	NULL,
+};
+static_assert(ARRAY_SIZE(tab_event_names) == ARRAY_SIZE(tab_events) + 1);
+
+static int on_tab_event(void *arg, const char *name, const json_t *params, struct cay_err *err)
+{
+	size_t i = 0;
+
+	while (!str_eq(tab_events[i].name, name))
+		i++;
+	return tab_events[i].handle(arg, params, err);
+}
+
+static int tab_enable(struct tab *t, const char *method, struct cay_err *err)
+{
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, method);
+	r = cdp_call(&t->cdp, &w, NULL, err);
+	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, method) : r;
+}
+
+static int tab_read_frame(struct tab *t, struct cay_err *err)
+{
+	auto_json result = NULL;
+	const char *id;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Page.getFrameTree");
+	r = cdp_call(&t->cdp, &w, &result, err);
+	if (r < 0)
+		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the tab") : r;
+	id = json_string_value(json_object_get(
+		json_object_get(json_object_get(result, "frameTree"), "frame"), "id"));
+	if (!id || !tab_id_is_valid(id))
+		return devtools_fail(err, "sent a frame without an id");
+	memcpy(t->frame, id, strlen(id) + 1);
+	return 0;
+}
+
+static int tab_connect(struct tab *t, struct cay_err *err)
+{
+	static const char key[] =
+		"Y2F5LWluaXQtYnJvd3Nlcg=="; /* 16 bytes: their value is of no use */
+	char accept[DEVTOOLS_ACCEPT_MAX], path[DEVTOOLS_PATH_MAX];
+	int r = snprintf(path, sizeof(path), "/devtools/page/%s", t->id);
+
+	assert(r > 0 && (size_t)r < sizeof(path));
+	r = devtools_upgrade(&t->devtools, path, slice_of(key), accept, err);
+	t->cdp.wanted = tab_event_names;
+	t->cdp.on_event = on_tab_event;
+	t->cdp.arg = t;
+	return r;
+}
+
+/* Nothing answers for a page that has crashed; the browser itself can navigate its tab. */
+static int tab_replace_crashed(struct tab *t, struct cay_err *err)
+{
+	struct jw w;
+	int r = tab_enable(t, "Inspector.enable", err);
+
+	if (r < 0 || !t->crashed)
+		return r;
+	cdp_begin(&t->cdp, &w, "Page.navigate");
+	jw_str(&w, "url", "about:blank");
+	r = cdp_call(&t->cdp, &w, NULL, err);
+	t->crashed = false;
+	tab_note(t, "the page of this tab had crashed");
+	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "a crashed page") : r;
+}
+
+/* A page that is busy without end answers nothing. */
+static int tab_begin(struct tab *t, struct cay_err *err)
+{
+	uint64_t deadline_ns = t->devtools.deadline_ns;
+	struct cay_err why = {};
+	int r;
+
+	devtools_set_deadline(&t->devtools, ATTACH_MS);
+	t->attaching = true;
+	r = tab_replace_crashed(t, &why);
+	if (r >= 0)
+		r = tab_enable(t, "Page.enable", &why);
+	if (r >= 0)
+		r = tab_read_frame(t, &why);
+	if (r >= 0)
+		r = tab_enable(t, "Runtime.enable", &why);
+	t->attaching = false;
+	t->devtools.deadline_ns = deadline_ns;
+	if (r >= 0)
+		return 0;
+	if (why.code != CAY_E_TIMEOUT) {
+		*err = why;
+		return r;
+	}
+	r = cay_fail(err, CAY_E_TIMEOUT, "the page does not respond within %d s", ATTACH_MS / 1000);
+	cay_err_hint(err,
+		     "it runs a script that does not end, or shows a dialog: go on in another "
+		     "tab (tab_new), close this one (tab_close), or press Return on the screen");
+	cay_err_set_blame(err, BLAME_TASK);
+	return r;
+}
+
+int tab_attach(struct tab *t, const char *id, struct cay_err *err)
+{
+	struct field_list tabs = {};
+	int r = 0;
+
+	if (!id) {
+		r = tabs_read(&t->devtools, t->arena, &tabs, err);
+		if (r >= 0 && !tabs.n)
+			r = cay_fail(err, CAY_E_STATE, "the browser has no tab; open one");
+		id = r >= 0 ? ((const struct browser_tab *)tabs.v)[0].id : NULL;
+	} else if (!tab_id_is_valid(id)) {
+		r = cay_fail_field(err, CAY_E_INVALID, "tab", "is not the id of a tab");
+	}
+	if (r < 0)
+		return r;
+	memcpy(t->id, id, strlen(id) + 1);
+	r = tab_connect(t, err);
+	return r < 0 ? r : tab_begin(t, err);
+}
+
+/* The words of an exception: its first line. */
+static int tab_fail_exception(const json_t *details, struct cay_err *err)
+{
+	const json_t *exception = json_object_get(details, "exception");
+	const char *said = json_string_value(json_object_get(exception, "description"));
+	struct slice line;
+
+	if (!said)
+		said = json_string_value(json_object_get(exception, "value"));
+	if (!said)
+		said = json_string_value(json_object_get(details, "text"));
+	line = slice_of(said ? said : "an exception");
+	line = slice_cut(&line, '\n');
+	return cay_fail(err, CAY_E_INVALID, "the script failed: %.*s",
+			(int)utf8_whole_prefix_len(line.p, line.n < 200 ? line.n : 200), line.p);
+}
+
+/* context: a world, or 0 for the page's own. */
+static int tab_evaluate_in(struct tab *t, int64_t context, const char *expression, json_t **ret,
+			   struct cay_err *err)
+{
+	auto_json result = NULL;
+	const json_t *thrown;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Runtime.evaluate");
+	jw_str(&w, "expression", expression);
+	if (context)
+		jw_i64(&w, "contextId", context);
+	jw_bool(&w, "returnByValue", true);
+	jw_bool(&w, "awaitPromise", true);
+	jw_bool(&w, "userGesture", true);
+	if (!context)
+		jw_bool(&w, "replMode", true);
+	r = cdp_call(&t->cdp, &w, &result, err);
+	if (r < 0)
+		return r;
+	thrown = json_object_get(result, "exceptionDetails");
+	if (thrown)
+		return tab_fail_exception(thrown, err);
+	if (ret)
+		*ret = json_incref(json_object_get(json_object_get(result, "result"), "value"));
+	return 0;
+}
+
+/* The program of ours, in a world that it makes if the page has none. */
+static int tab_prepare_world(struct tab *t, struct cay_err *err)
+{
+	auto_json result = NULL;
+	auto_json there = NULL;
+	struct jw w;
+	int r = 0;
+
+	if (t->world_is_ready)
+		return 0;
+	if (!t->world) {
+		cdp_begin(&t->cdp, &w, "Page.createIsolatedWorld");
+		jw_str(&w, "frameId", t->frame);
+		jw_str(&w, "worldName", WORLD);
+		r = cdp_call(&t->cdp, &w, &result, err);
+		if (r < 0)
+			return r;
+		t->world = json_integer_value(json_object_get(result, "executionContextId"));
+	}
+	r = tab_evaluate_in(t, t->world, "typeof cayPage", &there, err);
+	if (r >= 0 && !json_text_eq(there, "object"))
+		r = tab_evaluate_in(t, t->world, (const char *)browser_text_page, NULL, err);
+	t->world_is_ready = r >= 0;
+	return r;
+}
+
+int tab_evaluate(struct tab *t, const char *expression, json_t **ret, struct cay_err *err)
+{
+	int r = -EREMOTEIO;
+
+	/* a page that navigates takes its world with it */
+	for (unsigned i = 0; i < EVALUATE_TRIES && r == -EREMOTEIO; i++) {
+		r = tab_prepare_world(t, err);
+		if (r >= 0)
+			r = tab_evaluate_in(t, t->world, expression, ret, err);
+		if (r == -EREMOTEIO)
+			tab_forget_world(t);
+	}
+	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
+}
+
+int tab_run_script(struct tab *t, const char *script, json_t **ret, struct cay_err *err)
+{
+	int r = tab_evaluate_in(t, 0, script, ret, err);
+
+	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the script") : r;
+}
+
+int tab_ask_page(struct tab *t, const char *name, const char *one, const char *two, json_t **ret,
+		 struct cay_err *err)
+{
+	auto_buf expression = BUF_INIT(EXPRESSION_MAX), list = BUF_INIT(EXPRESSION_MAX);
+	struct jw w = jw_to(&list);
+
+	jw_array_begin(&w, NULL);
+	if (one)
+		jw_str(&w, NULL, one);
+	if (two)
+		jw_str(&w, NULL, two);
+	jw_end(&w);
+	if (jw_finish(&w) < 0 || buf_printf(&expression, "cayPage.%s(...%s)", name, list.data) < 0)
+		return cay_no_memory(err);
+	return tab_evaluate(t, expression.data, ret, err);
+}
+
+int tab_settle(struct tab *t, uint64_t quiet_ms, uint64_t max_ms, struct cay_err *err)
+{
+	uint64_t begun = clk_boot_ns(&clk_system) / NS_PER_MS, now = begun;
+	int r = 0;
+
+	while (r >= 0 && now - begun < (t->loading ? max_ms : quiet_ms)) {
+		uint64_t left = (t->loading ? max_ms : quiet_ms) - (now - begun);
+
+		r = cdp_wait_event(&t->cdp, left, err);
+		now = clk_boot_ns(&clk_system) / NS_PER_MS;
+	}
+	return r;
+}
