@@ -30,8 +30,13 @@
     }
     return `ref_${n}`;
   };
+  // What a reference names, or 'css:SELECTOR': its first match that can be seen, else its first.
   const elementOf = ref => {
-    const element = elements.get(Number(String(ref).replace(/^ref_/, '')))?.deref();
+    if (ref.startsWith('css:')) {
+      const found = [...document.querySelectorAll(ref.slice(4))].slice(0, 1000);
+      return found.find(e => e.checkVisibility({ visibilityProperty: true })) || found[0] || null;
+    }
+    const element = elements.get(Number(ref.replace(/^ref_/, '')))?.deref();
     return element?.isConnected ? element : null;
   };
 
@@ -391,5 +396,9 @@
   };
 
   const hasText = text => (document.body?.innerText || '').includes(text);
-  globalThis.cayPage = { snapshot, locate, fill, hasText, view, element: elementOf };
+  const isSeen = ref => {
+    const e = elementOf(ref), r = e?.getBoundingClientRect();
+    return !!e && e.checkVisibility({ visibilityProperty: true }) && r.width > 0 && r.height > 0;
+  };
+  globalThis.cayPage = { snapshot, locate, fill, hasText, isSeen, view, element: elementOf };
 })();

@@ -50,6 +50,10 @@ static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay
 	if (a->type == TOOL_INT ? !json_is_integer(v) : !json_is_number(v))
 		return tool_arg_refuse_type(err, a,
 					    a->type == TOOL_INT ? "a whole number" : "a number", v);
+	if (a->either_sign && isfinite(d) && fabs(d) <= (double)a->max)
+		return 0;
+	if (a->either_sign)
+		return tool_arg_refuse(err, a, "must be at most %" PRIu64 " either way", a->max);
 	if (!isfinite(d) || d < (double)a->min || d > (double)a->max)
 		return tool_arg_refuse(err, a, "must be %" PRIu64 " to %" PRIu64, a->min, a->max);
 	return 0;

@@ -44,7 +44,7 @@ static void tool_schema_write_details(const struct tool_arg *a, struct jw *w)
 		break;
 	case TOOL_INT:
 	case TOOL_REAL:
-		jw_u64(w, "minimum", a->min);
+		jw_i64(w, "minimum", a->either_sign ? -(int64_t)a->max : (int64_t)a->min);
 		jw_u64(w, "maximum", a->max);
 		break;
 	case TOOL_CHOICE:

@@ -79,6 +79,7 @@ struct tool_arg {
 	enum tool_type type;
 	bool required;
 	uint64_t min, max;
+	bool either_sign;   /* of a number: from -max */
 	uint64_t scale;     /* 0 is 1; seconds to milliseconds: 1000 */
 	const char *preset; /* JSON; the default */
 	const char *const *choices;

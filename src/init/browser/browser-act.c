@@ -23,8 +23,11 @@ static uint64_t member_count(const json_t *j, const char *name)
 
 static int fail_stale(struct cay_err *err, const char *ref)
 {
+	if (strncmp(ref, "css:", 4) == 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "no element matches the selector %.100s",
+				ref + 4);
 	return cay_fail(err, CAY_E_NOT_FOUND,
-			"%s is not in the page: it has changed, take a new snapshot", ref);
+			"%.32s is not in the page: it has changed, take a new snapshot", ref);
 }
 
 /* What the page says of an element instead of what was asked. */
@@ -36,18 +39,33 @@ static int page_check_answer(const json_t *said, const char *ref, struct cay_err
 	if (json_is_true(json_object_get(said, "stale")))
 		return fail_stale(err, ref);
 	if (json_is_true(json_object_get(said, "hidden")))
-		return cay_fail(err, CAY_E_INVALID, "%s cannot be seen, so it cannot be clicked",
-				ref);
+		return cay_fail(err, CAY_E_INVALID,
+				"%.100s cannot be seen, so it cannot be clicked", ref);
 	if (covered)
-		return cay_fail(err, CAY_E_INVALID, "%s is covered by %.120s", ref, covered);
+		return cay_fail(err, CAY_E_INVALID, "%.100s is covered by %.120s", ref, covered);
 	if (error)
-		return cay_fail(err, CAY_E_INVALID, "%s: %.180s", ref, error);
+		return cay_fail(err, CAY_E_INVALID, "%.60s: %.180s", ref, error);
 	return 0;
 }
 
 static bool coordinate_is_valid(double v)
 {
 	return isfinite(v) && v >= -COORDINATE_MAX && v <= COORDINATE_MAX;
+}
+
+/* The element of an action, as page.js takes it; NULL: it has none. */
+static int browser_target(struct browser_hand *h, const struct browser_action *a, const char **ret,
+			  struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+
+	*ret = a->ref;
+	if (!a->selector)
+		return 0;
+	if (buf_printf(&text, "css:%s", a->selector) < 0)
+		return cay_no_memory(err);
+	*ret = arena_strndup(h->tab->arena, text.data, text.len);
+	return *ret ? 0 : cay_no_memory(err);
 }
 
 static int browser_find_place(struct tab *t, const char *ref, uint64_t x, uint64_t y,
@@ -150,10 +168,13 @@ static int browser_reload(struct browser_hand *h, struct cay_err *err)
 static int browser_fill(struct browser_hand *h, const struct browser_action *a, struct cay_err *err)
 {
 	auto_json said = NULL;
-	int r = tab_ask_page(h->tab, "fill", a->ref, a->text, &said, err);
+	const char *target;
+	int r = browser_target(h, a, &target, err);
 
 	if (r >= 0)
-		r = page_check_answer(said, a->ref, err);
+		r = tab_ask_page(h->tab, "fill", target, a->text, &said, err);
+	if (r >= 0)
+		r = page_check_answer(said, target, err);
 	if (r < 0 || !json_is_true(json_object_get(said, "insert")))
 		return r;
 	if (a->text[0])
@@ -169,11 +190,16 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 	auto_json found = NULL;
 	const char *object;
 	struct jw name = jw_to(&expression), w;
-	int r = tab_evaluate(h->tab, "0", NULL, err); /* the world is there */
+	const char *target;
+	int r = browser_target(h, a, &target, err);
 
-	jw_str(&name, NULL, a->ref);
-	if (r < 0 || jw_finish(&name) < 0)
-		return r < 0 ? r : cay_no_memory(err);
+	if (r >= 0)
+		r = tab_evaluate(h->tab, "0", NULL, err); /* the world is there */
+	if (r < 0)
+		return r;
+	jw_str(&name, NULL, target);
+	if (jw_finish(&name) < 0)
+		return cay_no_memory(err);
 	cdp_begin(c, &w, "Runtime.evaluate");
 	{
 		auto_buf call = BUF_INIT(KIB(8));
@@ -188,7 +214,7 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 				  json_object_get(json_object_get(found, "result"), "objectId"))
 			: NULL;
 	if (r >= 0 && !object)
-		return fail_stale(err, a->ref);
+		return fail_stale(err, target);
 	if (r >= 0) {
 		cdp_begin(c, &w, "DOM.setFileInputFiles");
 		jw_str(&w, "objectId", object);
@@ -198,7 +224,7 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 		jw_end(&w);
 		r = cdp_call(c, &w, NULL, err);
 	}
-	return r == -EREMOTEIO ? cdp_fail_refused(c, err, a->ref) : r;
+	return r == -EREMOTEIO ? cdp_fail_refused(c, err, target) : r;
 }
 
 /* The value of a script as JSON; of undefined there is none. */
@@ -226,20 +252,24 @@ static int browser_evaluate(struct browser_hand *h, const char *script, struct b
 static int browser_wait(struct browser_hand *h, const struct browser_action *a, struct cay_err *err)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + a->duration_ms * NS_PER_MS;
+	const char *target, *what = a->text ? "hasText" : a->selector ? "isSeen" : NULL;
+	int r = browser_target(h, a, &target, err);
 
+	if (r < 0)
+		return r;
 	for (;;) {
 		uint64_t now = clk_boot_ns(&clk_system);
 		auto_json there = NULL;
 		uint64_t left = end > now ? (end - now) / NS_PER_MS : 0;
-		int r = a->text ? tab_ask_page(h->tab, "hasText", a->text, NULL, &there, err) : 0;
-
+		r = what ? tab_ask_page(h->tab, what, a->text ? a->text : target, NULL, &there, err)
+			 : 0;
 		if (r < 0 || json_is_true(there))
 			return r;
 		if (!left)
-			return a->text ? cay_fail(err, CAY_E_TIMEOUT,
-						  "the text did not appear within %" PRIu64 " ms",
-						  a->duration_ms)
-				       : 0;
+			return what ? cay_fail(err, CAY_E_TIMEOUT,
+					       "the %s did not appear within %" PRIu64 " ms",
+					       a->text ? "text" : "element", a->duration_ms)
+				    : 0;
 		r = cdp_wait_event(&h->tab->cdp, left < LOOK_MS ? left : LOOK_MS, err);
 		if (r < 0)
 			return r;
@@ -252,8 +282,11 @@ static int browser_do_with_mouse(struct browser_hand *h, const struct browser_ac
 				 struct cay_err *err)
 {
 	struct browser_place at, to;
-	int r = browser_find_place(h->tab, a->ref, a->x, a->y, &at, err);
+	const char *target;
+	int r = browser_target(h, a, &target, err);
 
+	if (r >= 0)
+		r = browser_find_place(h->tab, target, a->x, a->y, &at, err);
 	if (r >= 0 && a->type == BROWSER_DRAG)
 		r = browser_find_place(h->tab, a->to_ref, a->to_x, a->to_y, &to, err);
 	if (r < 0)
@@ -356,6 +389,20 @@ int browser_read_page(struct tab *t, unsigned filter, const char *ref, uint64_t 
 	return ret->url && ret->title && ret->text ? 0 : cay_no_memory(err);
 }
 
+static int browser_copy_data(struct tab *t, const json_t *result, struct slice *ret,
+			     struct cay_err *err)
+{
+	const char *data = json_string_value(json_object_get(result, "data"));
+	const char *copy = data ? arena_strndup(t->arena, data, strlen(data)) : NULL;
+
+	if (!data)
+		return devtools_fail(err, "sent no picture");
+	if (!copy)
+		return cay_no_memory(err);
+	*ret = slice_of(copy);
+	return 0;
+}
+
 /* The size of the whole page. */
 static int page_size(struct tab *t, uint64_t *width, uint64_t *height, struct cay_err *err)
 {
@@ -372,11 +419,26 @@ static int page_size(struct tab *t, uint64_t *width, uint64_t *height, struct ca
 	return r;
 }
 
+int browser_print(struct tab *t, struct slice *ret, struct cay_err *err)
+{
+	auto_json result = NULL;
+	struct jw w;
+	int r;
+
+	cdp_begin(&t->cdp, &w, "Page.printToPDF");
+	jw_real(&w, "paperWidth", 8.27);
+	jw_real(&w, "paperHeight", 11.69);
+	jw_bool(&w, "printBackground", true);
+	r = cdp_call(&t->cdp, &w, &result, err);
+	if (r < 0)
+		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
+	return browser_copy_data(t, result, ret, err);
+}
+
 int browser_take_picture(struct tab *t, bool full, struct slice *ret, struct cay_err *err)
 {
 	uint64_t width = 0, height = 0;
 	auto_json result = NULL;
-	const char *data, *copy;
 	struct jw w;
 	int r = full ? page_size(t, &width, &height, err) : 0;
 
@@ -402,12 +464,5 @@ int browser_take_picture(struct tab *t, bool full, struct slice *ret, struct cay
 	r = cdp_call(&t->cdp, &w, &result, err);
 	if (r < 0)
 		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the picture") : r;
-	data = json_string_value(json_object_get(result, "data"));
-	if (!data)
-		return devtools_fail(err, "sent no picture");
-	copy = arena_strndup(t->arena, data, strlen(data));
-	if (!copy)
-		return cay_no_memory(err);
-	*ret = slice_of(copy);
-	return 0;
+	return browser_copy_data(t, result, ret, err);
 }

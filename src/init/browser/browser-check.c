@@ -16,7 +16,8 @@ enum {
 	HAS_URL = 256,
 	HAS_SCRIPT = 512,
 	HAS_PATHS = 1024,
-	HAS_REF = 2048 /* and no coordinates */
+	HAS_REF = 2048, /* or a selector; alone: and no coordinates */
+	HAS_SELECTOR = 4096
 };
 
 static const struct {
@@ -35,7 +36,7 @@ static const struct {
 	[BROWSER_PRESS] = { HAS_KEYS | HAS_REPEAT, HAS_KEYS },
 	[BROWSER_UPLOAD] = { HAS_REF | HAS_PATHS, HAS_REF | HAS_PATHS },
 	[BROWSER_EVALUATE] = { HAS_SCRIPT, HAS_SCRIPT },
-	[BROWSER_WAIT] = { HAS_TEXT | HAS_DURATION, HAS_DURATION },
+	[BROWSER_WAIT] = { HAS_TEXT | HAS_SELECTOR | HAS_DURATION, HAS_DURATION },
 	[BROWSER_TAB_NEW] = { HAS_URL, 0 },
 	[BROWSER_TAB_CLOSE] = {},
 };
@@ -47,8 +48,11 @@ static int action_check_members(const struct browser_action *a, struct cay_err *
 		unsigned takes, needs;
 		const char *name;
 	} members[] = {
-		{ a->ref, HAS_REF, HAS_REF, "ref" },
-		{ a->ref || a->has_x || a->has_y, HAS_PLACE | HAS_REF, HAS_PLACE, "ref" },
+		{ a->ref, HAS_REF, 0, "ref" },
+		{ a->selector, HAS_REF | HAS_SELECTOR, 0, "selector" },
+		{ a->ref || a->selector, HAS_REF | HAS_SELECTOR, HAS_REF, "ref" },
+		{ a->ref || a->selector || a->has_x || a->has_y, HAS_PLACE | HAS_REF | HAS_SELECTOR,
+		  HAS_PLACE, "ref" },
 		{ a->has_x, HAS_PLACE, 0, "x" },
 		{ a->has_y, HAS_PLACE, 0, "y" },
 		{ a->to_ref || a->has_to_x || a->has_to_y, HAS_TO, HAS_TO, "to_ref" },
@@ -77,16 +81,39 @@ static int action_check_members(const struct browser_action *a, struct cay_err *
 	return 0;
 }
 
+bool browser_ref_is_valid(const char *ref)
+{
+	uint64_t n;
+
+	return strncmp(ref, "ref_", 4) == 0 &&
+	       str_parse_u64(slice_of(ref + 4), 1, INT32_MAX, &n) >= 0;
+}
+
+static int action_check_ref(const char *ref, const char *field, struct cay_err *err)
+{
+	return !ref || browser_ref_is_valid(ref)
+		       ? 0
+		       : cay_fail_field(err, CAY_E_INVALID, field,
+					"is not a reference of a snapshot, such as ref_4");
+}
+
 static int action_check_place(const struct browser_action *a, struct cay_err *err)
 {
+	if (action_check_ref(a->ref, "ref", err) < 0 ||
+	    action_check_ref(a->to_ref, "to_ref", err) < 0)
+		return -EINVAL;
 	if (a->has_x != a->has_y)
 		return cay_fail_field(err, CAY_E_INVALID, a->has_x ? "y" : "x",
 				      "x and y belong together");
 	if (a->has_to_x != a->has_to_y)
 		return cay_fail_field(err, CAY_E_INVALID, a->has_to_x ? "to_y" : "to_x",
 				      "to_x and to_y belong together");
-	if (a->ref && a->has_x)
-		return cay_fail_field(err, CAY_E_INVALID, "ref", "give a ref or x and y, not both");
+	if (!!a->ref + !!a->selector + a->has_x > 1)
+		return cay_fail_field(err, CAY_E_INVALID, a->ref ? "ref" : "selector",
+				      "give one of ref, selector, and x with y");
+	if (a->selector && a->text && a->type == BROWSER_WAIT)
+		return cay_fail_field(err, CAY_E_INVALID, "selector",
+				      "wait for a text or for an element");
 	if (a->to_ref && a->has_to_x)
 		return cay_fail_field(err, CAY_E_INVALID, "to_ref",
 				      "give a to_ref or to_x and to_y, not both");

@@ -107,7 +107,10 @@ static void child_browser_snapshot(struct child_op *w, struct request *rq)
 	auto_tab t;
 
 	tab_init(&t, &arena);
-	if (browser_open_page(w, &t, q->tab, &err) >= 0)
+	if (q->ref && !browser_ref_is_valid(q->ref))
+		(void)cay_fail_field(&err, CAY_E_INVALID, "ref",
+				     "is not a reference of a snapshot, such as ref_4");
+	else if (browser_open_page(w, &t, q->tab, &err) >= 0)
 		(void)!browser_read_page(&t, q->filter, q->ref, q->max_chars, &reply, &err);
 	child_op_reply_json(w, &browser_snapshot_table, &reply, &err);
 }
@@ -126,13 +129,16 @@ static void child_browser_shot(struct child_op *w, struct request *rq)
 	tab_init(&t, &arena);
 	r = browser_open_page(w, &t, q->tab, &err);
 	if (r >= 0)
-		r = browser_take_picture(&t, q->full, &text, &err);
+		r = q->format == BROWSER_PDF ? browser_print(&t, &text, &err)
+					     : browser_take_picture(&t, q->full, &text, &err);
 	if (r >= 0 && (buf_reserve(&png, BASE64_BYTES(text.n) + 1) < 0 ||
 		       base64_decode(text.p, text.n, (uint8_t *)png.data, &n) < 0))
 		r = devtools_fail(&err, "sent a picture that is none");
 	if (r < 0)
 		child_op_fail(w, &err);
-	else if (child_op_start_stream(w, 200, "image/png", n) >= 0 &&
+	else if (child_op_start_stream(w, 200,
+				       q->format == BROWSER_PDF ? "application/pdf" : "image/png",
+				       n) >= 0 &&
 		 child_op_write(w, png.data, n) >= 0)
 		child_op_end_stream(w);
 }

@@ -27,6 +27,8 @@ struct browser_key {
 /* Combinations such as ctrl+a or Enter, with spaces between them. */
 [[nodiscard]] int browser_keys_parse(const char *text, struct browser_key *ret, size_t *n,
 				     struct cay_err *err);
+/* Whether it is a reference as snapshots have them. */
+bool browser_ref_is_valid(const char *ref);
 /* Everything about a request that is known before the page is. */
 [[nodiscard]] int browser_actions_check(const struct browser_act *q, struct cay_err *err);
 
@@ -47,6 +49,8 @@ struct browser_hand {
 /* A picture of what the tab shows, or of the whole page: base64, in the arena of the tab. */
 [[nodiscard]] int browser_take_picture(struct tab *t, bool full, struct slice *ret,
 				       struct cay_err *err);
+/* The page as PDF, in the same form. */
+[[nodiscard]] int browser_print(struct tab *t, struct slice *ret, struct cay_err *err);
 /* of browser-input.c */
 [[nodiscard]] int browser_type(struct browser_hand *h, const char *text, struct cay_err *err);
 [[nodiscard]] int browser_press(struct browser_hand *h, const struct browser_action *a,

@@ -141,6 +141,9 @@ static const char *const browser_actions[] = {
 	[BROWSER_TAB_NEW] = "tab_new",   [BROWSER_TAB_CLOSE] = "tab_close",
 	[BROWSER_NUM_ACTIONS] = NULL,
 };
+static const char *const browser_formats[] = {
+	[BROWSER_PNG] = "png", [BROWSER_PDF] = "pdf", [BROWSER_NUM_FORMATS] = NULL
+};
 static const char *const browser_filters[] = {
 	[BROWSER_NONE] = "none", [BROWSER_VISIBLE] = "visible",
 	[BROWSER_ALL] = "all",   [BROWSER_INTERACTIVE] = "interactive",

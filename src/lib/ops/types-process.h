@@ -222,7 +222,7 @@ struct browser_info {
 
 struct browser_action {
 	unsigned type, button, direction;
-	const char *url, *ref, *to_ref, *keys, *text, *script;
+	const char *url, *ref, *selector, *to_ref, *keys, *text, *script;
 	uint64_t x, y, to_x, to_y, clicks, amount, repeat, duration_ms;
 	bool has_x, has_y, has_to_x, has_to_y, has_button, has_direction, has_clicks, has_amount,
 		has_repeat, has_duration, has_text, has_paths;
@@ -265,8 +265,11 @@ struct browser_snapshot_query {
 	uint64_t max_chars;
 };
 
+enum browser_format { BROWSER_PNG, BROWSER_PDF, BROWSER_NUM_FORMATS };
+
 struct browser_shot_query {
 	const char *tab;
 	bool full;
+	unsigned format; /* enum browser_format */
 };
 #endif

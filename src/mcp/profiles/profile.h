@@ -36,6 +36,14 @@ tool_next_call_fn deep_bash_next_call, deep_grep_next_call, deep_read_next_call,
 tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_write_result,
 	deep_write_write_result;
 
+extern const char *const page_filters[], *const page_targets[], *const page_directions[],
+									*const page_states[];
+tool_next_call_fn page_act_next_call, page_read_next_call, page_html_next_call, page_text_next_call,
+	page_scroll_by_next_call, page_shot_next_call;
+tool_write_result_fn page_act_write_result, page_read_write_result, page_url_write_result,
+	page_title_write_result, page_info_write_result, page_scroll_by_write_result,
+	page_value_write_result, page_tabs_write_result, page_closed_write_result;
+
 tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, hub_upload_next_call,
 	hub_kill_next_call, hub_info_next_call;
 tool_write_result_fn hub_shell_write_result, hub_upload_write_result, hub_download_write_result,

@@ -34,6 +34,8 @@ enum { OPT, REQ };
 	ROW(n, as, REAL, need, .min = lo, .max = hi, .scale = 1000, .preset = pre, .help = h)
 #define REAL(n, as, need, lo, hi, pre, h) \
 	ROW(n, as, REAL, need, .min = lo, .max = hi, .preset = pre, .help = h)
+#define SIGNED(n, as, need, most, h) \
+	ROW(n, as, REAL, need, .max = most, .either_sign = true, .help = h)
 #define BOOL(n, as, need, pre, h) ROW(n, as, BOOL, need, .preset = pre, .help = h)
 #define CHOICE(n, as, need, list, pre, h) \
 	ROW(n, as, CHOICE, need, .choices = list, .preset = pre, .help = h)

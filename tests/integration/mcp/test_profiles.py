@@ -38,6 +38,15 @@ class User:
     def data(self, tool, **arguments):
         return json.loads(self(tool, **arguments))
 
+    def without_a_browser(self):
+        """The tools of browsers, of which this image has none: mcp/test_browser_tools.py has one."""
+        target = {"type": "ref", "ref": "ref_1"}
+        values = {"target": target, "from": target, "scroll_direction": "up", "direction": "up", "duration": 1, "x": 1, "y": -1, "url": "about:blank"}
+        for t in TABLE[self.profile]["tools"]:
+            if t["name"].startswith(("browser_", "cdp_", "open_browser")) or self.profile == "browser":
+                said = self(t["name"], True, **{k: values.get(k, "x") for k in t["inputSchema"].get("required", [])})
+                assert "has no browser" in said, (t["name"], said)
+
     def done(self):
         assert self.called == {t["name"] for t in TABLE[self.profile]["tools"]}
         self.node.door().call("DELETE", f"/v1/sandboxes?group={self.group}")
@@ -156,8 +165,14 @@ def test_anthropic(user):
     assert "screen" in user("computer", fails=True, action="screenshot"), "of this image; control/test_screen.py has one"
 
 
+@profile("browser")
+def test_browser(user):
+    user.without_a_browser()
+
+
 @profile("deep-agent")
 def test_deep_agent(user):
+    user.without_a_browser()
     assert user("Bash", command="echo hi", description="say hi") == "hi\n\n[exit 0]"
     assert "[exit 1]" in user("Bash", command="false")
     file = re.search(r"Output: (\S+)", user("Bash", command="echo \"it's\" done", run_in_background=True))[1]
@@ -174,6 +189,8 @@ def test_deep_agent(user):
 
 @profile("sandboxhub")
 def test_sandboxhub(user):
+    user.without_a_browser()
+    user("close_browser", True)
     assert user.data("execute_shell", command="echo hi") == {"output": "hi", "error": "", "system": ""}
     assert "f, 3 bytes" in user("write_file", path="f", content="abc")
     assert "there already" in user("write_file", True, path="f", content="other")
