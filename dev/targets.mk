@@ -21,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels full sweep overload ten-tenants soak e2b-upstream egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb debs shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full bench-kernels bench-screen full sweep overload ten-tenants soak e2b-upstream egress-sweep egress-decisions failed mutants repro hardening docs pictures image image-repro deb debs shell run guest guest-attack tenant-floods tenant-memory boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -123,6 +123,9 @@ bench-full: bench ## the same at the sizes the goals are for: ten minutes and mo
 bench-kernels: build/gcc build/images/jupyter ## kernels of Python and R beside ipykernel and IRkernel, in an image that has both: three minutes, three more for the image [ONLY=kernel_r]
 	@dev/bench build/gcc $(if $(ONLY),$(ONLY),kernels)
 
+bench-screen: build/gcc build/images/screen ## screens and browsers beside xdotool, scrot and Playwright, in an image that has them: two minutes, three more for the image [ONLY=page_steps]
+	@dev/bench build/gcc $(if $(ONLY),$(ONLY),screens)
+
 build/images/base build/images/code build/images/desktop:
 	@$(MAKE) --no-print-directory image NAME=$(@F)
 
@@ -131,6 +134,11 @@ build/images/jupyter: export CAY_BUILD_CACHE_S := 1200
 build/images/jupyter: export CAY_BUILD_CACHE_AGAIN := 1
 build/images/jupyter: | build/images/base
 	@dev/build-cache $@ guest/images/build $(wildcard guest/images/*/* tests/bench/jupyter/*) -- guest/images/build $(CURDIR)/tests/bench/jupyter $@
+
+build/images/screen: export CAY_BUILD_CACHE_S := 1200
+build/images/screen: export CAY_BUILD_CACHE_AGAIN := 1
+build/images/screen: | build/images/base
+	@dev/build-cache $@ guest/images/build $(wildcard guest/images/*/* tests/bench/screen/*) -- guest/images/build $(CURDIR)/tests/bench/screen $@
 
 mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=20: each once in twenty commits]
 	@env MUTANTS_SAMPLE=$(SAMPLE) dev/mutants $(ONLY)

@@ -11,8 +11,32 @@
 // page are quoted as JSON has it, and cannot look like a line.
 (() => {
   const MAX_NAME = 80, MAX_TEXT = 300, MAX_NODES = 200000;
+  if (globalThis.cayPage)
+    return; // of a request at the same time
   const elements = new Map(), numbers = new WeakMap();
-  let last = 0;
+  // numbers begin elsewhere in each document, so a reference of another one very rarely names anything here
+  let last = 1000 + Math.floor(Math.random() * 899000);
+
+  // Members that a form's controls can hide by their names, also in this world.
+  const member = (of, name) => {
+    const d = Object.getOwnPropertyDescriptor(of.prototype, name);
+    return d.get ? e => d.get.call(e) : (e, ...rest) => d.value.apply(e, rest);
+  };
+  const attributeOf = member(Element, 'getAttribute'), hasAttribute = member(Element, 'hasAttribute'), tagOf = member(Element, 'tagName');
+  const shadowOf = member(Element, 'shadowRoot'), boxOf = member(Element, 'getBoundingClientRect'), boxesOf = member(Element, 'getClientRects');
+  const isShown = member(Element, 'checkVisibility'), findIn = member(Element, 'querySelector'), scrollTo = member(Element, 'scrollIntoView');
+  const matches = member(Element, 'matches'), parentOf = member(Node, 'parentNode'), childrenOf = member(Node, 'childNodes');
+  const firstOf = member(Node, 'firstChild'), nextOf = member(Node, 'nextSibling'), kindOf = member(Node, 'nodeType');
+  const documentOf = member(Node, 'ownerDocument'), isIn = member(Node, 'isConnected'), rootOf = member(Node, 'getRootNode');
+  const isEditable = member(HTMLElement, 'isContentEditable'), focusOn = member(HTMLElement, 'focus');
+
+  const editable = e => {
+    try {
+      return isEditable(e);
+    } catch {
+      return false; // of SVG or MathML
+    }
+  };
 
   // control characters, and those that turn the direction of text
   const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
@@ -34,10 +58,10 @@
   const elementOf = ref => {
     if (ref.startsWith('css:')) {
       const found = [...document.querySelectorAll(ref.slice(4))].slice(0, 1000);
-      return found.find(e => e.checkVisibility({ visibilityProperty: true })) || found[0] || null;
+      return found.find(e => isShown(e, { visibilityProperty: true })) || found[0] || null;
     }
     const element = elements.get(Number(ref.replace(/^ref_/, '')))?.deref();
-    return element?.isConnected ? element : null;
+    return element && isIn(element) ? element : null;
   };
 
   const INPUT_ROLES = { button: 'button', submit: 'button', reset: 'button', image: 'button', checkbox: 'checkbox', radio: 'radio',
@@ -50,37 +74,38 @@
     'time', 'datetime', 'month', 'week', 'combobox', 'listbox', 'menuitem', 'menuitemcheckbox', 'menuitemradio', 'option', 'switch', 'tab',
     'treeitem', 'gridcell-control', 'video', 'audio']);
   const roleOf = e => {
-    const said = (e.getAttribute('role') || '').trim().split(/\s+/)[0].toLowerCase();
+    const said = (attributeOf(e, 'role') || '').trim().split(/\s+/)[0].toLowerCase();
     if (/^[a-z]{1,20}$/.test(said) && said !== 'presentation' && said !== 'none')
       return said;
-    const tag = e.tagName;
+    const tag = tagOf(e);
     if (tag === 'A')
-      return e.hasAttribute('href') ? 'link' : '';
+      return hasAttribute(e, 'href') ? 'link' : '';
     if (tag === 'INPUT')
       return e.list ? 'combobox' : INPUT_ROLES[e.type] || 'textbox';
     if (tag === 'SELECT')
       return e.multiple || e.size > 1 ? 'listbox' : 'combobox';
     if (/^H[1-6]$/.test(tag))
       return 'heading';
-    if (e.isContentEditable && !e.parentElement?.isContentEditable)
+    if (editable(e) && !(parentOf(e) && kindOf(parentOf(e)) === 1 && editable(parentOf(e))))
       return 'textbox';
     return TAG_ROLES[tag] || '';
   };
 
-  const byIds = (e, attribute) => (e.getAttribute(attribute) || '').split(/\s+/).slice(0, 8)
-    .map(id => id && e.getRootNode().getElementById?.(id)?.textContent || '').join(' ');
+  const levelOf = e => Number(/^[1-6]$/.exec(attributeOf(e, 'aria-level') || '')?.[0] || /^H([1-6])$/.exec(tagOf(e))?.[1] || 2);
+  const byIds = (e, attribute) => (attributeOf(e, attribute) || '').split(/\s+/).slice(0, 8)
+    .map(id => id && rootOf(e).getElementById?.(id)?.textContent || '').join(' ');
   // Text inside, as it is read: without what is hidden, bounded.
   const textInside = e => {
     let text = '', left = 2000;
     const add = n => {
-      for (let c = n.firstChild; c && left-- > 0 && text.length < 4 * MAX_TEXT; c = c.nextSibling) {
-        if (c.nodeType === 3)
+      for (let c = firstOf(n); c && left-- > 0 && text.length < 4 * MAX_TEXT; c = nextOf(c)) {
+        if (kindOf(c) === 3)
           text += c.data.slice(0, 4 * MAX_TEXT);
-        else if (c.nodeType !== 1 || /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/.test(c.tagName) || !c.checkVisibility())
+        else if (kindOf(c) !== 1 || /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/.test(tagOf(c)) || !isShown(c))
           continue;
-        else if (c.tagName === 'IMG')
+        else if (tagOf(c) === 'IMG')
           text += ` ${c.alt} `;
-        else if (c.tagName === 'BR')
+        else if (tagOf(c) === 'BR')
           text += ' ';
         else
           add(c);
@@ -90,45 +115,45 @@
     return text;
   };
   const nameOf = (e, role) => {
-    const said = byIds(e, 'aria-labelledby') || e.getAttribute('aria-label') || '';
+    const said = byIds(e, 'aria-labelledby') || attributeOf(e, 'aria-label') || '';
     if (clean(said, MAX_NAME))
       return said;
-    if (e.tagName === 'INPUT' && role === 'button')
+    if (tagOf(e) === 'INPUT' && role === 'button')
       return e.value || e.alt || e.title || e.type;
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(e.tagName)) {
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(tagOf(e))) {
       const label = [...(e.labels || [])].slice(0, 4).map(textInside).join(' ');
       return clean(label, MAX_NAME) || e.placeholder || e.title || e.name || '';
     }
-    if (e.tagName === 'IMG' || e.tagName === 'IFRAME')
+    if (tagOf(e) === 'IMG' || tagOf(e) === 'IFRAME')
       return e.alt || e.title || e.name || '';
     if (role === 'textbox')
-      return e.title || e.getAttribute('aria-placeholder') || '';
-    return clean(textInside(e), MAX_NAME) || e.title || e.querySelector?.('svg title')?.textContent || '';
+      return e.title || attributeOf(e, 'aria-placeholder') || '';
+    return clean(textInside(e), MAX_NAME) || e.title || findIn(e, 'svg title')?.textContent || '';
   };
 
   const valueOf = (e, role) => {
-    if (e.tagName === 'INPUT' && e.type === 'password')
+    if (tagOf(e) === 'INPUT' && e.type === 'password')
       return e.value ? ' = (hidden)' : '';
-    if (e.tagName === 'SELECT')
+    if (tagOf(e) === 'SELECT')
       return ` = ${quote([...e.selectedOptions].slice(0, 8).map(o => o.label).join(', '))}`;
-    if (role === 'textbox' && e.isContentEditable)
+    if (role === 'textbox' && editable(e))
       return ` = ${quote(textInside(e))}`;
     if (role === 'file')
       return e.files.length ? ` = ${quote([...e.files].slice(0, 8).map(f => f.name).join(', '))}` : '';
-    return /^(INPUT|TEXTAREA)$/.test(e.tagName) && !/^(button|checkbox|radio)$/.test(role) && e.value ? ` = ${quote(e.value)}` : '';
+    return /^(INPUT|TEXTAREA)$/.test(tagOf(e)) && !/^(button|checkbox|radio)$/.test(role) && e.value ? ` = ${quote(e.value)}` : '';
   };
-  const isTrue = (e, attribute) => e.getAttribute(`aria-${attribute}`) === 'true';
+  const isTrue = (e, attribute) => attributeOf(e, `aria-${attribute}`) === 'true';
   const statesOf = (e, role) => {
     let s = '';
     if (e.checked || isTrue(e, 'checked'))
       s += ' checked';
-    if (e.disabled || isTrue(e, 'disabled'))
+    if (matches(e, ':disabled') || isTrue(e, 'disabled'))
       s += ' disabled';
     if (isTrue(e, 'selected') || role === 'option' && e.selected)
       s += ' selected';
     if (isTrue(e, 'pressed'))
       s += ' pressed';
-    if (e.hasAttribute('aria-expanded') || e.tagName === 'SUMMARY')
+    if (hasAttribute(e, 'aria-expanded') || tagOf(e) === 'SUMMARY')
       s += isTrue(e, 'expanded') || e.parentElement?.open ? ' open' : ' closed';
     if (e.required)
       s += ' required';
@@ -137,16 +162,22 @@
     return s;
   };
 
-  // How far an iframe of this site lies from the edge of the window.
-  const offsetOf = document => {
-    let x = 0, y = 0;
-    for (let frame = document.defaultView?.frameElement; frame; frame = frame.ownerDocument.defaultView?.frameElement) {
-      const r = frame.getBoundingClientRect();
-      x += r.left + frame.clientLeft;
-      y += r.top + frame.clientTop;
+  // From a point of the inside of an iframe of this origin to one outside of it, and back.
+  const frameScale = frame => {
+    const r = boxOf(frame), style = getComputedStyle(frame);
+    return { left: r.left, top: r.top, x: frame.offsetWidth ? r.width / frame.offsetWidth : 1, y: frame.offsetHeight ? r.height / frame.offsetHeight : 1,
+      inX: frame.clientLeft + parseFloat(style.paddingLeft), inY: frame.clientTop + parseFloat(style.paddingTop) };
+  };
+  const frameOf = document => document.defaultView?.frameElement;
+  const toTop = (document, x, y) => {
+    for (let frame = frameOf(document); frame; frame = frameOf(documentOf(frame))) {
+      const f = frameScale(frame);
+      x = f.left + (f.inX + x) * f.x;
+      y = f.top + (f.inY + y) * f.y;
     }
     return { x, y };
   };
+  const offsetOf = document => toTop(document, 0, 0);
 
   const SKIPPED = /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE|HEAD|META|LINK|TITLE|OBJECT|EMBED)$/;
   class Walk {
@@ -179,23 +210,23 @@
     inView(e, at) {
       if (this.filter !== 'visible')
         return true;
-      const r = e.getBoundingClientRect();
+      const r = boxOf(e);
       return r.bottom + at.y > 0 && r.top + at.y < innerHeight && r.right + at.x > 0 && r.left + at.x < innerWidth;
     }
 
     // Whether a click means something though the element has no role: the pointer's shape says it.
     isClickable(e, style, inPointer) {
-      return !inPointer && style.cursor === 'pointer' || e.hasAttribute('onclick') || e.tabIndex >= 0 && e.hasAttribute('tabindex');
+      return !inPointer && style.cursor === 'pointer' || hasAttribute(e, 'onclick') || hasAttribute(e, 'tabindex') && Number(attributeOf(e, 'tabindex')) >= 0;
     }
 
     describe(e, role, style, at, inPointer) {
-      const control = CONTROLS.has(role) || role !== 'label' && this.isClickable(e, style, inPointer) && e !== e.ownerDocument.body &&
-        e !== e.ownerDocument.documentElement;
+      const control = CONTROLS.has(role) || role !== 'label' && this.isClickable(e, style, inPointer) && e !== documentOf(e).body &&
+        e !== documentOf(e).documentElement;
       if (role === 'heading') {
         this.flush();
-        const inside = e.querySelector('a[href], button');
+        const inside = findIn(e, 'a[href], button');
         if (this.inView(e, at) && !inside)
-          this.line(`- heading ${e.getAttribute('aria-level')?.slice(0, 1) || e.tagName[1] || 2} ${quote(nameOf(e, role))}`);
+          this.line(`- heading ${levelOf(e)} ${quote(nameOf(e, role))}`);
         return !inside;
       }
       if (role === 'image' && !control) {
@@ -213,13 +244,13 @@
       if (!control)
         return false;
       const name = nameOf(e, role);
-      const holds = !CONTROLS.has(role) && e.querySelector('a[href], button, input, select, textarea, [role=button], [role=link]');
+      const holds = !CONTROLS.has(role) && findIn(e, 'a[href], button, input, select, textarea, [role=button], [role=link]');
       if (holds)
         return false; // it is clicked through what it holds
       this.flush();
       if (this.inView(e, at))
         this.line(`- ${role || 'clickable'} ${quote(name)} [${refOf(e)}]${statesOf(e, role)}${valueOf(e, role)}`);
-      if (e.tagName === 'SELECT' && this.filter === 'all')
+      if (tagOf(e) === 'SELECT' && this.filter === 'all')
         for (const o of [...e.options].slice(0, 50))
           this.line(`  - option ${quote(o.label)}${o.selected ? ' selected' : ''}`);
       return true;
@@ -233,24 +264,28 @@
     }
 
     children(e) {
-      if (e.shadowRoot)
-        return e.shadowRoot.childNodes;
-      if (e.tagName === 'SLOT') {
+      if (shadowOf(e))
+        return childrenOf(shadowOf(e));
+      if (tagOf(e) === 'SLOT') {
         const given = e.assignedNodes();
         if (given.length)
           return given;
       }
-      return e.childNodes;
+      return childrenOf(e);
     }
 
     walk(e, at, inPointer) {
-      if (this.nodes++ > MAX_NODES || SKIPPED.test(e.tagName) || e.getAttribute('aria-hidden') === 'true')
+      if (this.nodes++ > MAX_NODES) {
+        this.left++;
         return;
-      const style = e.ownerDocument.defaultView?.getComputedStyle(e);
+      }
+      if (SKIPPED.test(tagOf(e)) || attributeOf(e, 'aria-hidden') === 'true')
+        return;
+      const style = documentOf(e).defaultView?.getComputedStyle(e);
       if (!style || style.display === 'none')
         return;
       const inline = style.display.startsWith('inline') || style.display === 'contents';
-      const cell = /^T[DH]$/.test(e.tagName);
+      const cell = /^T[DH]$/.test(tagOf(e));
       if (cell)
         this.text += this.text ? ' | ' : '';
       else if (!inline)
@@ -259,12 +294,12 @@
       if (seen && this.describe(e, role, style, at, inPointer))
         return;
       if (role === 'dialog' && seen)
-        this.line(`- dialog ${quote(e.getAttribute('aria-label') || byIds(e, 'aria-labelledby'))}`);
+        this.line(`- dialog ${quote(attributeOf(e, 'aria-label') || byIds(e, 'aria-labelledby'))}`);
       const shown = seen && this.filter !== 'interactive' && this.inView(e, at);
       for (const c of this.children(e)) {
-        if (c.nodeType === 1)
+        if (kindOf(c) === 1)
           this.walk(c, at, inPointer || style.cursor === 'pointer');
-        else if (c.nodeType === 3 && shown && this.text.length < 4 * MAX_TEXT)
+        else if (kindOf(c) === 3 && shown && this.text.length < 4 * MAX_TEXT)
           this.text += c.data.slice(0, 4 * MAX_TEXT);
       }
       if (inline)
@@ -295,53 +330,76 @@
       scroll_y: Math.round(scrollY), page_height: e ? e.scrollHeight : 0 };
   };
 
-  // The element at a point of its document's window, inside of shadow roots.
+  // The element at a point of a document's window, inside of shadow roots.
   const deepest = (root, x, y) => {
     let e = root.elementFromPoint(x, y);
-    while (e?.shadowRoot) {
-      const inner = e.shadowRoot.elementFromPoint(x, y);
+    while (e && shadowOf(e)) {
+      const inner = shadowOf(e).elementFromPoint(x, y);
       if (!inner || inner === e)
         break;
       e = inner;
     }
     return e;
   };
+  // What a click at a point of the window would hit, also in iframes of this origin.
+  const hitAt = (x, y) => {
+    let e = deepest(document, x, y);
+    while (e && tagOf(e) === 'IFRAME' && e.contentDocument) {
+      const f = frameScale(e);
+      x = (x - f.left) / f.x - f.inX;
+      y = (y - f.top) / f.y - f.inY;
+      const inner = deepest(e.contentDocument, x, y);
+      if (!inner)
+        break;
+      e = inner;
+    }
+    return e;
+  };
   const holds = (outer, e) => {
-    for (; e; e = e.parentNode || e.host)
+    for (let n = 0; e && n < 10000; e = parentOf(e) || e.host, n++)
       if (e === outer)
         return true;
     return false;
   };
-  const isHit = (e, hit) => hit && (holds(e, hit) || holds(hit, e) && hit.contains(e) && getComputedStyle(e).pointerEvents === 'none' ||
-    [...(e.labels || [])].some(l => holds(l, hit)));
+  const isHit = (e, hit) => hit && (hit === e || !/^(IFRAME|OBJECT|EMBED)$/.test(tagOf(hit)) &&
+    (holds(e, hit) || [...(/^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(tagOf(e)) && e.labels || [])].some(l => holds(l, hit))));
 
-  // Where to click: a point of the element that nothing covers.
-  const locate = ref => {
+  const cornersOf = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.25], [0.5, 0.75], [0.1, 0.1], [0.9, 0.9]];
+  const pointOf = e => {
+    const boxes = [...boxesOf(e)].filter(r => r.width > 0 && r.height > 0);
+    if (!boxes.length && tagOf(e) === 'INPUT' && e.labels?.length)
+      boxes.push(...[...boxesOf(e.labels[0])].filter(r => r.width > 0));
+    let cover = null;
+    for (const r of boxes.slice(0, 4))
+      for (const [fx, fy] of cornersOf) {
+        const at = toTop(documentOf(e), r.left + r.width * fx, r.top + r.height * fy), hit = hitAt(at.x, at.y);
+        if (isHit(e, hit))
+          return at;
+        cover ??= hit;
+      }
+    return { cover };
+  };
+  // Where to click: a point of the element that nothing covers.  still: without scrolling.
+  const locate = (ref, still) => {
     const e = elementOf(ref);
     if (!e)
       return { stale: true };
-    let box = e.getBoundingClientRect();
-    const at = offsetOf(e.ownerDocument);
-    const out = r => r.top + at.y < 0 || r.bottom + at.y > innerHeight || r.left + at.x < 0 || r.right + at.x > innerWidth;
-    if (out(box))
-      e.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
-    const off = offsetOf(e.ownerDocument);
-    const boxes = [...e.getClientRects()].filter(r => r.width > 0 && r.height > 0);
-    if (!boxes.length && e.labels?.length)
-      boxes.push(...[...e.labels[0].getClientRects()].filter(r => r.width > 0));
-    if (!boxes.length)
+    const box = boxOf(e), at = offsetOf(documentOf(e));
+    const out = box.top + at.y < 0 || box.bottom + at.y > innerHeight || box.left + at.x < 0 || box.right + at.x > innerWidth;
+    if (out && !still)
+      scrollTo(e, { block: 'center', inline: 'center', behavior: 'instant' });
+    let point = pointOf(e);
+    if (point.x === undefined && !still) { // in a box that scrolls
+      scrollTo(e, { block: 'center', inline: 'center', behavior: 'instant' });
+      point = pointOf(e);
+    }
+    if (point.x !== undefined)
+      return point;
+    if (still)
+      return { error: 'it is not in view together with the other end' };
+    if (!point.cover)
       return { hidden: true };
-    let cover = null;
-    for (const r of boxes.slice(0, 4))
-      for (const [fx, fy] of [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.25], [0.5, 0.75], [0.1, 0.1], [0.9, 0.9]]) {
-        const x = r.left + r.width * fx, y = r.top + r.height * fy, hit = deepest(e.ownerDocument, x, y);
-        if (isHit(e, hit))
-          return { x: x + off.x, y: y + off.y };
-        cover ??= hit;
-      }
-    if (!cover)
-      return { hidden: true };
-    return { covered: `${roleOf(cover) || cover.tagName.toLowerCase()} ${quote(nameOf(cover, roleOf(cover)))}` };
+    return { covered: `${roleOf(point.cover) || /^[a-z][a-z0-9-]{0,30}$/.exec(tagOf(point.cover).toLowerCase())?.[0] || 'element'} ${quote(nameOf(point.cover, roleOf(point.cover)))}` };
   };
 
   const announce = e => {
@@ -358,15 +416,26 @@
     announce(e);
     return {};
   };
+  const hasFocus = e => {
+    for (;;) {
+      const root = rootOf(e);
+      if (root.activeElement !== e)
+        return false;
+      if (kindOf(root) === 11)
+        e = root.host;
+      else if (!(e = frameOf(root)))
+        return true;
+    }
+  };
   // Set the value of a control; { insert: true }: its old text is selected, and the caller types.
   const fill = (ref, text) => {
     const e = elementOf(ref);
     if (!e)
       return { stale: true };
     const role = roleOf(e);
-    if (e.disabled || e.readOnly)
-      return { error: e.disabled ? 'it is disabled' : 'it cannot be changed' };
-    if (e.tagName === 'SELECT')
+    if (matches(e, ':disabled') || e.readOnly)
+      return { error: matches(e, ':disabled') ? 'it is disabled' : 'it cannot be changed' };
+    if (tagOf(e) === 'SELECT')
       return fillSelect(e, text);
     if (role === 'file')
       return { error: 'it takes files: use the action upload' };
@@ -377,28 +446,30 @@
         e.click();
       return e.checked === (text === 'true') ? {} : { error: 'the page did not let it change' };
     }
-    if (e.tagName === 'INPUT' && /^(color|date|time|datetime-local|month|week|range)$/.test(e.type)) {
+    if (tagOf(e) === 'INPUT' && /^(color|date|time|datetime-local|month|week|range)$/.test(e.type)) {
       e.value = text;
       if (e.value !== text)
         return { error: `this is not a value of an input of type ${e.type}` };
       announce(e);
       return {};
     }
-    if (e.tagName !== 'INPUT' && e.tagName !== 'TEXTAREA' && !e.isContentEditable)
+    if (tagOf(e) !== 'INPUT' && tagOf(e) !== 'TEXTAREA' && !editable(e))
       return { error: 'no text can be put into it' };
-    e.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
-    e.focus();
+    scrollTo(e, { block: 'center', inline: 'center', behavior: 'instant' });
+    focusOn(e);
+    if (!hasFocus(e))
+      return { error: 'it does not take the focus' };
     if (e.select)
       e.select();
     else
-      e.ownerDocument.defaultView.getSelection().selectAllChildren(e);
+      documentOf(e).defaultView.getSelection().selectAllChildren(e);
     return { insert: true };
   };
 
   const hasText = text => (document.body?.innerText || '').includes(text);
   const isSeen = ref => {
     const e = elementOf(ref), r = e?.getBoundingClientRect();
-    return !!e && e.checkVisibility({ visibilityProperty: true }) && r.width > 0 && r.height > 0;
+    return !!e && isShown(e, { visibilityProperty: true }) && r.width > 0 && r.height > 0;
   };
   globalThis.cayPage = { snapshot, locate, fill, hasText, isSeen, view, element: elementOf };
 })();

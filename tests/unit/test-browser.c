@@ -138,33 +138,31 @@ static int attach(const char *const *messages, size_t n, struct tab *t, struct a
 
 static void a_browser_that_lies_is_refused(void **)
 {
-	static const char tree[] =
-		"{\"id\":3,\"result\":{\"frameTree\":{\"frame\":{\"id\":\"F1\"}}}}";
+	static const char one[] = "{\"id\":1,\"result\":{}}", two[] = "{\"id\":2,\"result\":{}}";
+	static const char three[] = "{\"id\":3,\"result\":{}}";
 	static const struct {
 		const char *messages[5];
 		size_t n;
 		bool ok;
 	} rows[] = {
-		{ { "{\"id\":1,\"result\":{}}", "{\"id\":2,\"result\":{}}", tree,
-		    "{\"id\":4,\"result\":{}}" },
+		{ { one, two, three }, 3, true },
+		{ { one, "{\"method\":\"Any.event\",\"params\":{\"x\":\"\\ud800\"}}", two, three },
 		  4,
 		  true },
-		{ { "{\"id\":1,\"result\":{}}",
-		    "{\"method\":\"Any.event\",\"params\":{\"x\":\"\\ud800\"}}",
-		    "{\"id\":2,\"result\":{}}", tree, "{\"id\":4,\"result\":{}}" },
-		  5,
+		/* an event that is handled, and cannot be read */
+		{ { one, "{\"method\":\"Page.frameStartedLoading\",\"params\":", two, three },
+		  4,
 		  true },
-		{ { "{\"id\":1,\"result\":{}}", "{\"id\":2,\"result\":{}}",
-		    "{\"id\":3,\"result\":{}}" },
-		  3,
-		  false },
-		{ { "{\"id\":1,\"result\":{}}", "{\"id\":2,\"result\":{}}",
-		    "{\"id\":3,\"result\":{\"frameTree\":{\"frame\":{\"id\":\"../x\"}}}}" },
-		  3,
-		  false },
+		{ { one, two }, 2, false },
+		{ { one, two, "{\"id\":3,\"result\":" }, 3, false },
 		{ { "{\"id\":1,\"error\":{\"message\":\"no\"}}" }, 1, false },
+		{ { one, "{\"method\":\"Inspector.targetCrashed\",\"params\":{}}", two, three },
+		  4,
+		  true },
+		{ { "{\"method\":\"Inspector.targetCrashed\",\"params\":{}}", one, two, three },
+		  4,
+		  false },
 		{ { "not JSON" }, 1, false },
-		{ { "{\"id\":1," }, 1, false },
 		{ {}, 0, false },
 	};
 

@@ -14,13 +14,21 @@ struct browser_args {
 
 #define AT(m) offsetof(struct browser_args, m)
 
+#define TAB_ROW \
+	{ "tab", \
+	  't', \
+	  OPT_TEXT, \
+	  AT(act.tab), \
+	  .arg = "ID", \
+	  .help = "Use this tab, an id from 'cay browser tabs'; default: the one used last" }
+
+static const struct opt browser_tab_rows[] = { TAB_ROW };
 static const struct opt browser_rows[] = {
-	{ "tab", 't', OPT_TEXT, AT(act.tab), .arg = "ID",
-	  .help = "Tab to use, an id of 'cay browser tabs'; by default the one used last" },
+	TAB_ROW,
 	{ "show", 's', OPT_CHOICE, AT(act.snapshot), .arg = "WHAT", .table = &browser_act_table,
-	  .member = "snapshot", .help = "What to print of the page afterwards" },
+	  .member = "snapshot", .help = "Print this part of the page afterwards" },
 	{ "max-chars", 0, OPT_U64, AT(act.max_chars), .min = 100, .max = 200000, .arg = "N",
-	  .help = "Most characters to print" },
+	  .help = "Print at most this many characters" },
 };
 
 static const struct browser_args browser_defaults = {
@@ -65,7 +73,8 @@ static int browser_print_done(const void *reply, struct cay_err *err)
 	if (r >= 0 && done->page.text)
 		r = browser_print_lines(slice_of(done->page.text), err);
 	if (r >= 0 && done->page.left)
-		print_note("%" PRIu64 " more lines: use --max-chars", done->page.left);
+		print_note("%" PRIu64 " lines or characters are left: raise --max-chars",
+			   done->page.left);
 	return r;
 }
 
@@ -84,8 +93,8 @@ const struct cmd cmd_browser_open = {
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
 	.defaults = &browser_defaults,
 	.help = "Open a page in the browser of a sandbox and print what it shows",
-	.more = "Starts the browser if it does not run. The sandbox needs one, as the image "
-		"'desktop' has.",
+	.more = "Starts the browser if it does not run. The sandbox needs an image with a "
+		"browser, such as 'desktop'.",
 	.prepare = cmd_browser_open_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
@@ -150,7 +159,7 @@ const struct cmd cmd_browser_fill = {
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
 	.defaults = &browser_defaults,
 	.help = "Set the value of a control of a page",
-	.more = "Of a list TEXT is an option, of a checkbox true or false.",
+	.more = "For a list, TEXT is an option; for a checkbox, true or false.",
 	.prepare = cmd_browser_fill_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
@@ -201,7 +210,7 @@ static const struct browser_args eval_defaults = { .act = { .max_chars = 12000,
 const struct cmd cmd_browser_eval = {
 	CMD_USAGE("browser eval", "[OPTION...] SANDBOX SCRIPT"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
-	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
+	CMD_OPTIONS(browser_args, OPTS(browser_tab_rows, 0)),
 	.defaults = &eval_defaults,
 	.help = "Run JavaScript in a page and print its value as JSON",
 	.prepare = cmd_browser_eval_prepare,

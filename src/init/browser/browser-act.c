@@ -38,9 +38,11 @@ static int page_check_answer(const json_t *said, const char *ref, struct cay_err
 
 	if (json_is_true(json_object_get(said, "stale")))
 		return fail_stale(err, ref);
+	if (strncmp(ref, "css:", 4) == 0)
+		ref += 4;
 	if (json_is_true(json_object_get(said, "hidden")))
 		return cay_fail(err, CAY_E_INVALID,
-				"%.100s cannot be seen, so it cannot be clicked", ref);
+				"%.100s is not visible, so the mouse cannot reach it", ref);
 	if (covered)
 		return cay_fail(err, CAY_E_INVALID, "%.100s is covered by %.120s", ref, covered);
 	if (error)
@@ -68,7 +70,8 @@ static int browser_target(struct browser_hand *h, const struct browser_action *a
 	return *ret ? 0 : cay_no_memory(err);
 }
 
-static int browser_find_place(struct tab *t, const char *ref, uint64_t x, uint64_t y,
+/* still: without scrolling. */
+static int browser_find_place(struct tab *t, const char *ref, bool still, uint64_t x, uint64_t y,
 			      struct browser_place *ret, struct cay_err *err)
 {
 	auto_json said = NULL;
@@ -77,7 +80,7 @@ static int browser_find_place(struct tab *t, const char *ref, uint64_t x, uint64
 	*ret = (struct browser_place){ (double)x, (double)y };
 	if (!ref)
 		return 0;
-	r = tab_ask_page(t, "locate", ref, NULL, &said, err);
+	r = tab_ask_page(t, "locate", ref, still ? "still" : NULL, &said, err);
 	if (r >= 0)
 		r = page_check_answer(said, ref, err);
 	if (r < 0)
@@ -85,7 +88,7 @@ static int browser_find_place(struct tab *t, const char *ref, uint64_t x, uint64
 	*ret = (struct browser_place){ json_number_value(json_object_get(said, "x")),
 				       json_number_value(json_object_get(said, "y")) };
 	if (!coordinate_is_valid(ret->x) || !coordinate_is_valid(ret->y))
-		return devtools_fail(err, "sent a place that is none");
+		return devtools_fail(err, "sent invalid coordinates");
 	return 0;
 }
 
@@ -107,12 +110,12 @@ static int browser_navigate(struct browser_hand *h, const char *url, struct brow
 	jw_str(&w, "url", url);
 	r = cdp_call(&t->cdp, &w, &result, err);
 	if (r == -EREMOTEIO)
-		return cdp_fail_refused(&t->cdp, err, "the browser cannot go there");
+		return cdp_fail_refused(&t->cdp, err, "the address");
 	failed = r >= 0 ? json_string_value(json_object_get(result, "errorText")) : NULL;
 	if (failed) {
 		r = cay_fail(err, CAY_E_INVALID, "the page did not load: %.80s", failed);
 		cay_err_hint(err, "if the name is right, the sandbox's egress policy may not allow "
-				  "it: `cay egress SANDBOX` shows it");
+				  "it: see `cay egress show SANDBOX`");
 		return r;
 	}
 	if (r >= 0)
@@ -224,7 +227,7 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 		jw_end(&w);
 		r = cdp_call(c, &w, NULL, err);
 	}
-	return r == -EREMOTEIO ? cdp_fail_refused(c, err, target) : r;
+	return r == -EREMOTEIO ? cdp_fail_refused(c, err, a->selector ? a->selector : a->ref) : r;
 }
 
 /* The value of a script as JSON; of undefined there is none. */
@@ -238,10 +241,11 @@ static int browser_evaluate(struct browser_hand *h, const char *script, struct b
 	if (r < 0 || !value)
 		return r;
 	text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-	if (text && strlen(text) > BROWSER_VALUE_MAX)
+	h->value_bytes += text ? strlen(text) : 0;
+	if (text && h->value_bytes > BROWSER_VALUE_MAX)
 		r = cay_fail(err, CAY_E_TOO_LARGE,
-			     "the value of the script has %zu bytes, more than %zu", strlen(text),
-			     (size_t)BROWSER_VALUE_MAX);
+			     "the values of the scripts have %zu bytes, more than %zu",
+			     h->value_bytes, (size_t)BROWSER_VALUE_MAX);
 	else if (!text || !(ret->value = arena_strndup(h->tab->arena, text, strlen(text))))
 		r = cay_no_memory(err);
 	free(text);
@@ -286,9 +290,11 @@ static int browser_do_with_mouse(struct browser_hand *h, const struct browser_ac
 	int r = browser_target(h, a, &target, err);
 
 	if (r >= 0)
-		r = browser_find_place(h->tab, target, a->x, a->y, &at, err);
+		r = browser_find_place(h->tab, target, false, a->x, a->y, &at, err);
 	if (r >= 0 && a->type == BROWSER_DRAG)
-		r = browser_find_place(h->tab, a->to_ref, a->to_x, a->to_y, &to, err);
+		r = browser_find_place(h->tab, a->to_ref, false, a->to_x, a->to_y, &to, err);
+	if (r >= 0 && a->type == BROWSER_DRAG && a->to_ref) /* which may have scrolled */
+		r = browser_find_place(h->tab, target, true, a->x, a->y, &at, err);
 	if (r < 0)
 		return r;
 	switch (a->type) {
@@ -374,7 +380,7 @@ int browser_read_page(struct tab *t, unsigned filter, const char *ref, uint64_t 
 	url = json_string_value(json_object_get(said, "url"));
 	if (!text || !title || !url || strlen(text) > 4 * BROWSER_CHARS_MAX ||
 	    strlen(title) > 4 * BROWSER_TITLE_MAX || strlen(url) > 4 * BROWSER_URL_MAX)
-		return devtools_fail(err, "sent a snapshot that is none");
+		return devtools_fail(err, "sent an invalid snapshot");
 	*ret = (struct browser_snapshot){
 		.tab = t->id,
 		.url = arena_strndup(t->arena, url, strlen(url)),
@@ -444,10 +450,13 @@ int browser_take_picture(struct tab *t, bool full, struct slice *ret, struct cay
 
 	if (r < 0)
 		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
-	if (width > PICTURE_SIDE_MAX || height > PICTURE_SIDE_MAX)
-		return cay_fail(err, CAY_E_TOO_LARGE,
-				"the page has %" PRIu64 "x%" PRIu64 " pixels, more than %d a side",
-				width, height, PICTURE_SIDE_MAX);
+	if (width > PICTURE_SIDE_MAX || height > PICTURE_SIDE_MAX) {
+		r = cay_fail(err, CAY_E_TOO_LARGE,
+			     "the page has %" PRIu64 "x%" PRIu64 " pixels, more than %d on a side",
+			     width, height, PICTURE_SIDE_MAX);
+		cay_err_hint(err, "leave out `full`, or use `format=pdf`");
+		return r;
+	}
 	cdp_begin(&t->cdp, &w, "Page.captureScreenshot");
 	jw_str(&w, "format", "png");
 	jw_bool(&w, "optimizeForSpeed", true);

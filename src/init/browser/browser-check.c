@@ -113,7 +113,7 @@ static int action_check_place(const struct browser_action *a, struct cay_err *er
 				      "give one of ref, selector, and x with y");
 	if (a->selector && a->text && a->type == BROWSER_WAIT)
 		return cay_fail_field(err, CAY_E_INVALID, "selector",
-				      "wait for a text or for an element");
+				      "give text or selector, not both");
 	if (a->to_ref && a->has_to_x)
 		return cay_fail_field(err, CAY_E_INVALID, "to_ref",
 				      "give a to_ref or to_x and to_y, not both");
@@ -140,19 +140,25 @@ static int action_check_url(const struct browser_action *a, struct cay_err *err)
 
 static int action_check(const struct browser_action *a, struct cay_err *err)
 {
-	struct browser_key keys[BROWSER_KEYS_MAX];
+	struct browser_key keys[BROWSER_KEYS_MAX] = {};
 	size_t n = 0;
 	int r = action_check_members(a, err);
 
 	if (r >= 0)
 		r = action_check_place(a, err);
+	if (r >= 0 && a->type == BROWSER_TYPE)
+		for (const char *c = a->text; *c && r >= 0; c++)
+			if (((unsigned char)*c < ' ' && !strchr("\t\r\n", *c)) || *c == 127)
+				r = cay_fail_field(err, CAY_E_INVALID, "text",
+						   "has a control character that no key types");
 	if (r >= 0 && a->url)
 		r = action_check_url(a, err);
 	if (r >= 0 && a->keys)
 		r = browser_keys_parse(a->keys, keys, &n, err);
 	if (r >= 0 && a->keys && a->type == BROWSER_CLICK && (n != 1 || keys[0].name))
-		r = cay_fail_field(err, CAY_E_INVALID, "keys",
-				   "of a click these are ctrl, shift, alt or meta, with + between");
+		r = cay_fail_field(
+			err, CAY_E_INVALID, "keys",
+			"a click takes only modifiers: ctrl, shift, alt and meta, joined by +");
 	if (r >= 0 && a->keys && a->type == BROWSER_PRESS)
 		for (size_t i = 0; i < n && r >= 0; i++)
 			if (!keys[i].name)
@@ -181,8 +187,9 @@ int browser_actions_check(const struct browser_act *q, struct cay_err *err)
 		return -EINVAL;
 	}
 	if (waits + TIMEOUT_MARGIN_MS > q->timeout_ms && waits)
-		return cay_fail_field(err, CAY_E_INVALID, "actions",
-				      "these wait longer than timeout_ms, less %d s for the rest",
-				      TIMEOUT_MARGIN_MS / 1000);
+		return cay_fail_field(
+			err, CAY_E_INVALID, "actions",
+			"all duration_ms together must be at least %d s less than timeout_ms",
+			TIMEOUT_MARGIN_MS / 1000);
 	return 0;
 }

@@ -16,7 +16,8 @@
 #define CONNECT_MS 30000
 #define CLOSE_MAX_MS 10000
 #define CLOSE_LOOK_MS 20
-#define BROWSER_GRACE_MS 5000
+#define DESCRIBE_MS 6000 /* for what the page shows then, also when time was over before */
+#define BROWSER_GRACE_MS 15000
 
 static struct service *browser_service(struct init *in)
 {
@@ -72,7 +73,7 @@ static int browser_describe(struct devtools *d, struct arena *arena, struct brow
 		r = cdp_parse(body.data, body.len, &j, err);
 	version = r >= 0 ? json_string_value(json_object_get(j, "Browser")) : NULL;
 	if (r >= 0 && (!version || strlen(version) > 64))
-		r = devtools_fail(err, "sent a version that is none");
+		r = devtools_fail(err, "sent an invalid version");
 	if (r >= 0)
 		r = tabs_read(d, arena, &ret->tabs, err);
 	if (r < 0)
@@ -133,7 +134,7 @@ static void child_browser_shot(struct child_op *w, struct request *rq)
 					     : browser_take_picture(&t, q->full, &text, &err);
 	if (r >= 0 && (buf_reserve(&png, BASE64_BYTES(text.n) + 1) < 0 ||
 		       base64_decode(text.p, text.n, (uint8_t *)png.data, &n) < 0))
-		r = devtools_fail(&err, "sent a picture that is none");
+		r = devtools_fail(&err, "sent an invalid picture or PDF");
 	if (r < 0)
 		child_op_fail(w, &err);
 	else if (child_op_start_stream(w, 200,
@@ -229,7 +230,7 @@ static int browser_await_close(const struct tab *t, const char *id, struct cay_e
 			return 0;
 		(void)poll(NULL, 0, CLOSE_LOOK_MS);
 	}
-	return cay_fail(err, CAY_E_TIMEOUT, "the tab does not close");
+	return cay_fail(err, CAY_E_TIMEOUT, "the tab did not close in time");
 }
 
 /* The last tab goes on as an empty one: without any, Chromium ends. */
@@ -239,9 +240,11 @@ static int browser_close_tab(struct browser_hand *h, struct cay_err *err)
 	auto_arena arena = ARENA_INIT(MIB(1));
 	struct field_list tabs = {};
 	const char *id = h->attached ? h->tab->id : h->id;
-	int r = browser_read_tabs(h->tab, &arena, &tabs, err);
+	int r = browser_read_tabs(h->tab, &arena, &tabs, id ? &(struct cay_err){} : err);
 
-	if (r >= 0 && tabs.n <= 1)
+	if (r < 0 && !id)
+		return r;
+	if (r < 0 || tabs.n <= 1)
 		r = browser_fetch(h->tab, "PUT", "/json/new", NULL, err);
 	if (r < 0)
 		return r;
@@ -282,7 +285,7 @@ static int browser_do_all(struct browser_hand *h, const struct browser_act *q,
 		return cay_no_memory(err);
 	ret->results = (struct field_list){ .v = rows };
 	while (ret->done < q->actions.n) {
-		auto_buf field = BUF_INIT(CAY_ERR_FIELD_MAX + 32);
+		auto_buf field = BUF_INIT(CAY_ERR_FIELD_MAX + 32), text = BUF_INIT(KIB(1));
 
 		rows[ret->done] = (struct browser_result){};
 		if (browser_do_any(h, &v[ret->done], &rows[ret->done], &why) >= 0) {
@@ -290,13 +293,16 @@ static int browser_do_all(struct browser_hand *h, const struct browser_act *q,
 			child_op_report_progress(h->op);
 			continue;
 		}
-		if (!h->attached || why.code == CAY_E_UNAVAILABLE || why.code == CAY_E_NO_MEMORY) {
+		if (!ret->done && (!h->attached || why.code == CAY_E_UNAVAILABLE ||
+				   why.code == CAY_E_NO_MEMORY)) {
 			*err = why;
 			return -EIO;
 		}
 		if (buf_printf(&field, "actions[%zu]", (size_t)ret->done) < 0)
 			return cay_no_memory(err);
-		ret->error = arena_strndup(h->tab->arena, why.msg, strlen(why.msg));
+		if (buf_printf(&text, "%s%s%s", why.msg, why.hint[0] ? "; " : "", why.hint) < 0)
+			return cay_no_memory(err);
+		ret->error = arena_strndup(h->tab->arena, text.data, text.len);
 		ret->field = arena_strndup(h->tab->arena, field.data, field.len);
 		return ret->error && ret->field ? 0 : cay_no_memory(err);
 	}
@@ -304,8 +310,8 @@ static int browser_do_all(struct browser_hand *h, const struct browser_act *q,
 }
 
 /* What the page shows then, as far as asked. */
-static int browser_describe_after(struct browser_hand *h, const struct browser_act *q,
-				  struct browser_done *ret, struct cay_err *err)
+static int browser_read_after(struct browser_hand *h, const struct browser_act *q,
+			      struct browser_done *ret, struct cay_err *err)
 {
 	struct tab *t = h->tab;
 	struct slice png;
@@ -313,7 +319,6 @@ static int browser_describe_after(struct browser_hand *h, const struct browser_a
 
 	if (r >= 0)
 		r = browser_read_page(t, q->snapshot, NULL, q->max_chars, &ret->page, err);
-
 	if (r >= 0 && q->screenshot == AFTER_SHOT) {
 		r = browser_take_picture(t, false, &png, err);
 		if (r >= 0 && png.n > PNG_IN_JSON_MAX)
@@ -322,11 +327,23 @@ static int browser_describe_after(struct browser_hand *h, const struct browser_a
 				     "browser.shot");
 		ret->png = r >= 0 ? png.p : NULL;
 	}
-	if (r >= 0)
-		r = browser_read_tabs(t, t->arena, &ret->tabs, err);
+	return r < 0 ? r : browser_read_tabs(t, t->arena, &ret->tabs, err);
+}
+
+/* Where actions were done, or were tried, a page that cannot be read does not hide it. */
+static void browser_describe_after(struct browser_hand *h, const struct browser_act *q,
+				   struct browser_done *ret, struct cay_err *err)
+{
+	struct tab *t = h->tab;
+	struct cay_err why = {};
+
+	devtools_set_deadline(&t->devtools, DESCRIBE_MS);
+	if (browser_read_after(h, q, ret, &why) < 0 && !ret->done && !ret->error)
+		*err = why;
+	else if (why.code)
+		tab_note(t, "the page cannot be described: %s", why.msg);
 	ret->changes = (struct field_texts){ t->changes, t->n_changes };
 	ret->has_changes = t->n_changes;
-	return r;
 }
 
 static void child_browser_act(struct child_op *w, struct request *rq)
@@ -342,10 +359,11 @@ static void child_browser_act(struct child_op *w, struct request *rq)
 	tab_init(&t, &arena);
 	if (r >= 0)
 		r = browser_open(w, &t, q->timeout_ms, &err);
+	t.may_change = true;
 	if (r >= 0)
 		r = browser_do_all(&h, q, &reply, &err);
 	if (r >= 0)
-		(void)!browser_describe_after(&h, q, &reply, &err);
+		browser_describe_after(&h, q, &reply, &err);
 	child_op_reply_json(w, &browser_done_table, &reply, &err);
 }
 

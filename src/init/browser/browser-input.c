@@ -174,12 +174,14 @@ int browser_type(struct browser_hand *h, const char *text, struct cay_err *err)
 		if (!n || buf_append(&one, at, n) < 0)
 			return cay_no_memory(err);
 		at += n;
+		if (one.data[0] == '\r' && *at == '\n')
+			continue; /* one end of a line */
 		if (n > 1)
 			r = browser_insert(h, buf_str(&one), err);
-		else if (browser_keys_parse(one.data[0] == '\n'   ? "Enter"
-					    : one.data[0] == '\t' ? "Tab"
-					    : one.data[0] == ' '  ? "space"
-								  : buf_str(&one),
+		else if (browser_keys_parse(strchr("\r\n", one.data[0]) ? "Enter"
+					    : one.data[0] == '\t'       ? "Tab"
+					    : one.data[0] == ' '        ? "space"
+									: buf_str(&one),
 					    &k, &found, err) >= 0)
 			r = key_press(h, &k, err);
 		else

@@ -37,6 +37,7 @@ struct browser_hand {
 	struct tab *tab;
 	struct child_op *op; /* NULL: of the fuzzer */
 	const char *id;      /* of the tab to attach to, NULL: the one last used */
+	size_t value_bytes;  /* of scripts, so far */
 	bool attached;       /* the first action that needs a page attaches */
 };
 

@@ -58,6 +58,7 @@ static bool is_low_half(int v)
 
 void cdp_mend_text(char *text, size_t n)
 {
+	static const char replacement[4] = { 'f', 'f', 'f', 'd' };
 	size_t i = 0;
 
 	while (i + 1 < n) {
@@ -80,7 +81,7 @@ void cdp_mend_text(char *text, size_t n)
 			continue;
 		}
 		if (v == 0 || is_high_half(v) || is_low_half(v))
-			memcpy(text + i + 2, "fffd", 4);
+			memcpy(text + i + 2, replacement, sizeof(replacement));
 		i += 6;
 	}
 }
@@ -96,7 +97,7 @@ int cdp_parse(char *text, size_t n, json_t **ret, struct cay_err *err)
 	if (json_parse((struct slice){ text, n }, &limits, ret, &why) >= 0)
 		return 0;
 	return why.code == CAY_E_NO_MEMORY ? cay_no_memory(err)
-					   : devtools_fail(err, "sent a message that is not valid");
+					   : devtools_fail(err, "sent an invalid message");
 }
 
 /* One frame to the browser: a client masks what it sends. */
@@ -137,7 +138,24 @@ static int cdp_fill(struct cdp *c, size_t n, struct cay_err *err)
 	return r;
 }
 
-/* The head of a frame whose bytes follow in received. */
+/* What is too long to be of use, such as what a page wrote to its console, is dropped as it comes.
+ */
+static int cdp_skip(struct cdp *c, uint64_t n, struct cay_err *err)
+{
+	while (n) {
+		size_t here = c->to->received.len < n ? c->to->received.len : (size_t)n;
+		int r;
+
+		buf_consume(&c->to->received, here);
+		n -= here;
+		r = n ? devtools_receive(c->to, err) : 0;
+		if (r < 0)
+			return r;
+	}
+	return 1;
+}
+
+/* The head of a frame whose bytes follow in received; 1: they were too many, and are gone. */
 static int cdp_read_frame_head(struct cdp *c, unsigned *opcode, bool *fin, size_t *n,
 			       struct cay_err *err)
 {
@@ -163,11 +181,17 @@ static int cdp_read_frame_head(struct cdp *c, unsigned *opcode, bool *fin, size_
 		length = head == 4 ? be16_get(p + 2)
 				   : (uint64_t)be32_get(p + 2) << 32 | be32_get(p + 6);
 	}
-	if (length > DEVTOOLS_MESSAGE_MAX)
-		return devtools_fail(err, "sent too much");
-	*n = (size_t)length;
 	buf_consume(&c->to->received, head);
-	return cdp_fill(c, *n, err);
+	*n = (size_t)length;
+	return length > DEVTOOLS_MESSAGE_MAX ? cdp_skip(c, length, err) : cdp_fill(c, *n, err);
+}
+
+static int cdp_fail_closed(struct cay_err *err)
+{
+	int r = cay_fail(err, CAY_E_STATE, "the tab was closed");
+
+	cay_err_hint(err, "use another tab: leave out `tab`, or use tab_new");
+	return r;
 }
 
 /* Read one message into c->message. */
@@ -183,8 +207,13 @@ static int cdp_read_message(struct cdp *c, struct cay_err *err)
 
 		if (r < 0)
 			return r;
+		if (r > 0) { /* the message is none that is waited for */
+			buf_clear(&c->message);
+			begun = true;
+			continue;
+		}
 		if (opcode == OPCODE_CLOSE)
-			return devtools_fail(err, "closed the tab");
+			return cdp_fail_closed(err);
 		if (opcode == OPCODE_PING)
 			r = cdp_send_frame(c, OPCODE_PONG, c->to->received.data, n, err);
 		else if (opcode == (begun ? OPCODE_MORE : OPCODE_TEXT))
@@ -221,7 +250,7 @@ int64_t cdp_send(struct cdp *c, struct jw *w, struct cay_err *err)
 	jw_end(w);
 	r = jw_finish(w);
 	if (r == -ENOBUFS)
-		return cay_fail(err, CAY_E_TOO_LARGE, "this is too much for the browser");
+		return cay_fail(err, CAY_E_TOO_LARGE, "the action is too large for the browser");
 	if (r < 0)
 		return cay_no_memory(err);
 	r = cdp_send_frame(c, OPCODE_TEXT, c->out.data, c->out.len, err);
@@ -264,9 +293,10 @@ static int cdp_handle_event(struct cdp *c, struct cay_err *err)
 
 	if (!name)
 		return 0;
-	r = cdp_parse(c->message.data, c->message.len, &j, err);
-	if (r >= 0)
-		r = c->on_event(c->arg, name, json_object_get(j, "params"), err);
+	r = cdp_parse(c->message.data, c->message.len, &j, &(struct cay_err){});
+	if (r < 0)
+		return 0; /* of a page that makes it unreadable */
+	r = c->on_event(c->arg, name, json_object_get(j, "params"), err);
 	return r < 0 ? r : 1;
 }
 
@@ -281,10 +311,11 @@ static int cdp_take_reply(struct cdp *c, int64_t id, json_t **ret, struct cay_er
 {
 	auto_json j = NULL;
 	const json_t *error;
-	int r = cdp_parse(c->message.data, c->message.len, &j, err);
+	int r = cdp_parse(c->message.data, c->message.len, &j, &(struct cay_err){});
 
 	if (r < 0)
-		return r;
+		return cay_fail(err, CAY_E_TOO_LARGE,
+				"the reply of the page is too large or nested too deeply");
 	if (json_integer_value(json_object_get(j, "id")) != id)
 		return 0; /* of a call nobody waits for */
 	error = json_object_get(j, "error");
@@ -333,6 +364,8 @@ int cdp_wait_event(struct cdp *c, uint64_t ms, struct cay_err *err)
 {
 	int r = c->to->received.len ? 1 : devtools_wait(c->to, ms);
 
+	if (devtools_is_late(c->to))
+		return cay_fail(err, CAY_E_TIMEOUT, "the request took longer than timeout_ms");
 	if (r <= 0)
 		return r < 0 ? devtools_fail(err, "has ended") : 0;
 	r = cdp_read_message(c, err);
@@ -343,5 +376,5 @@ int cdp_wait_event(struct cdp *c, uint64_t ms, struct cay_err *err)
 
 int cdp_fail_refused(const struct cdp *c, struct cay_err *err, const char *what)
 {
-	return cay_fail(err, CAY_E_INVALID, "%s: %s", what, c->refusal);
+	return cay_fail(err, CAY_E_INVALID, "the browser refused %s: %s", what, c->refusal);
 }

@@ -2,6 +2,7 @@
 #include "init/browser/devtools.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -44,6 +45,11 @@ void devtools_set_deadline(struct devtools *d, uint64_t ms)
 	d->deadline_ns = clk_boot_ns(&clk_system) + ms * NS_PER_MS;
 }
 
+bool devtools_is_late(const struct devtools *d)
+{
+	return clk_boot_ns(&clk_system) >= d->deadline_ns;
+}
+
 int devtools_wait(struct devtools *d, uint64_t ms)
 {
 	uint64_t now = clk_boot_ns(&clk_system);
@@ -81,19 +87,18 @@ int devtools_send(struct devtools *d, const void *p, size_t n, struct cay_err *e
 int devtools_receive(struct devtools *d, struct cay_err *err)
 {
 	ssize_t n;
-	int r;
+	int r = 0;
 
-	do
+	while (!r && clk_boot_ns(&clk_system) < d->deadline_ns)
 		r = devtools_wait(d, UINT32_MAX / 2);
-	while (!r && clk_boot_ns(&clk_system) < d->deadline_ns);
 	if (r <= 0)
 		return devtools_fail_late(err);
 	r = buf_reserve(&d->received, READ_SIZE);
 	if (r < 0)
 		return r == -ENOBUFS ? devtools_fail(err, "sent too much") : cay_no_memory(err);
-	do
-		n = read(d->in, d->received.data + d->received.len, READ_SIZE);
-	while (n < 0 && errno == EINTR);
+	n = read(d->in, d->received.data + d->received.len, READ_SIZE);
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return 0;
 	if (n <= 0)
 		return devtools_fail(err, "has ended");
 	d->received.len += (size_t)n;
@@ -137,6 +142,8 @@ static int devtools_try(struct devtools *d, const char *file)
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
 		return -errno;
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	d->in = d->out = cay_take_fd(&fd);
 	return 0;
@@ -168,8 +175,10 @@ int devtools_open(struct devtools *d, bool is_starting, struct cay_err *err)
 		     is_starting ? "the browser of the sandbox did not start"
 				 : "no browser runs in the sandbox");
 	cay_err_hint(err,
-		     is_starting ? "`cay service logs SANDBOX browser` says why"
-				 : "browser.act starts it, as does `cay browser open SANDBOX URL`");
+		     is_starting
+			     ? "`cay service logs SANDBOX browser` says why"
+			     : "browser.act starts the service `browser`; if the image has no such "
+			       "service, start Chromium in the sandbox");
 	return r;
 }
 

@@ -35,6 +35,7 @@ struct devtools {
 
 void devtools_fini(struct devtools *d);
 void devtools_set_deadline(struct devtools *d, uint64_t ms);
+bool devtools_is_late(const struct devtools *d);
 /* The port and the path in a DevToolsActivePort file. */
 [[nodiscard]] int devtools_parse_port_file(struct slice text, uint16_t *port,
 					   char path[static DEVTOOLS_PATH_MAX]);

@@ -10,7 +10,7 @@
 #include "ops/types.h"
 
 #define WORLD "cay"
-#define LIST_MAX MIB(4)
+#define LIST_MAX DEVTOOLS_MESSAGE_MAX /* pages choose their addresses */
 #define EXPRESSION_MAX MIB(1)
 #define EVALUATE_TRIES 3
 #define ATTACH_MS 8000
@@ -32,7 +32,7 @@ void tab_leave(struct tab *t)
 	tab_fini(t);
 	t->devtools = DEVTOOLS_INIT;
 	cdp_init(&t->cdp, &t->devtools);
-	t->id[0] = t->frame[0] = 0;
+	t->id[0] = 0;
 	t->world = 0;
 	t->world_is_ready = t->loading = t->crashed = false;
 }
@@ -73,6 +73,30 @@ bool tab_id_is_valid(const char *id)
 	return n && n <= TAB_ID_MAX;
 }
 
+/* Chromium writes titles as HTML has them. */
+static void html_unescape(char *text)
+{
+	static const struct {
+		const char *entity;
+		char c;
+	} entities[] = {
+		{ "&amp;", '&' },  { "&lt;", '<' },   { "&gt;", '>' },
+		{ "&quot;", '"' }, { "&#39;", '\'' },
+	};
+	char *to = text;
+
+	while (*text) {
+		size_t i = 0;
+
+		while (i < ARRAY_SIZE(entities) &&
+		       strncmp(text, entities[i].entity, strlen(entities[i].entity)) != 0)
+			i++;
+		*to++ = i < ARRAY_SIZE(entities) ? entities[i].c : *text;
+		text += i < ARRAY_SIZE(entities) ? strlen(entities[i].entity) : 1;
+	}
+	*to = 0;
+}
+
 int tabs_read(struct devtools *d, struct arena *arena, struct field_list *ret, struct cay_err *err)
 {
 	auto_buf body = BUF_INIT(LIST_MAX);
@@ -104,24 +128,31 @@ int tabs_read(struct devtools *d, struct arena *arena, struct field_list *ret, s
 		};
 		if (!row->id || !row->title || !row->url)
 			return cay_no_memory(err);
+		html_unescape((char *)(uintptr_t)row->title);
 		ret->n += tab_id_is_valid(row->id);
 	}
 	return 0;
 }
 
+/* The id of a tab is that of its main frame, whatever page it shows. */
 static bool tab_is_main_frame(const struct tab *t, const json_t *params)
 {
-	return json_text_eq(json_object_get(params, "frameId"), t->frame);
+	return json_text_eq(json_object_get(params, "frameId"), t->id);
 }
 
 static int on_context_created(struct tab *t, const json_t *params, struct cay_err *)
 {
 	const json_t *context = json_object_get(params, "context");
+	json_int_t id = json_integer_value(json_object_get(context, "id"));
 
 	if (!json_text_eq(json_object_get(context, "name"), WORLD) ||
 	    !tab_is_main_frame(t, json_object_get(context, "auxData")))
 		return 0;
-	t->world = json_integer_value(json_object_get(context, "id"));
+	/* two requests at once may have made one each: all use the first */
+	if (!t->world || id < t->world) {
+		t->world = id;
+		t->world_is_ready = false;
+	}
 	return 0;
 }
 
@@ -158,6 +189,16 @@ static int on_loaded(struct tab *t, const json_t *params, struct cay_err *)
 	return 0;
 }
 
+/* In quotes and on one line: it is the page that says it. */
+static void tab_note_said(struct tab *t, const char *what, struct slice said)
+{
+	char text[TAB_TEXT_MAX + 1] = {};
+
+	for (size_t i = 0; i < said.n && i < TAB_TEXT_MAX; i++)
+		text[i] = (unsigned char)said.p[i] < ' ' || said.p[i] == '"' ? ' ' : said.p[i];
+	tab_note(t, "%s: \"%s\"", what, text);
+}
+
 /* A page that waits for an answer does nothing else.  Leaving a page is allowed, all else refused.
  */
 static int on_dialog(struct tab *t, const json_t *params, struct cay_err *err)
@@ -167,9 +208,15 @@ static int on_dialog(struct tab *t, const json_t *params, struct cay_err *err)
 	size_t n = said ? strlen(said) : 0;
 	struct jw w;
 
+	if (!t->may_change) {
+		int r = cay_fail(err, CAY_E_STATE, "the page shows a dialog");
+
+		cay_err_hint(err, "press Return on the screen, or open another tab (tab_new)");
+		return r;
+	}
 	n = n <= TAB_TEXT_MAX ? n : utf8_whole_prefix_len(said, TAB_TEXT_MAX);
 	if (!leaves)
-		tab_note(t, "dismissed a dialog of the page: %.*s", (int)n, said ? said : "");
+		tab_note_said(t, "dismissed a dialog of the page", (struct slice){ said, n });
 	cdp_begin(&t->cdp, &w, "Page.handleJavaScriptDialog");
 	jw_bool(&w, "accept", leaves);
 	return cdp_send(&t->cdp, &w, err) < 0 ? -EIO : 0;
@@ -246,25 +293,6 @@ static int tab_enable(struct tab *t, const char *method, struct cay_err *err)
 	return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, method) : r;
 }
 
-static int tab_read_frame(struct tab *t, struct cay_err *err)
-{
-	auto_json result = NULL;
-	const char *id;
-	struct jw w;
-	int r;
-
-	cdp_begin(&t->cdp, &w, "Page.getFrameTree");
-	r = cdp_call(&t->cdp, &w, &result, err);
-	if (r < 0)
-		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the tab") : r;
-	id = json_string_value(json_object_get(
-		json_object_get(json_object_get(result, "frameTree"), "frame"), "id"));
-	if (!id || !tab_id_is_valid(id))
-		return devtools_fail(err, "sent a frame without an id");
-	memcpy(t->frame, id, strlen(id) + 1);
-	return 0;
-}
-
 static int tab_connect(struct tab *t, struct cay_err *err)
 {
 	static const char key[] =
@@ -280,6 +308,14 @@ static int tab_connect(struct tab *t, struct cay_err *err)
 	return r;
 }
 
+static int tab_fail_state(struct cay_err *err, const char *what, const char *hint)
+{
+	int r = cay_fail(err, CAY_E_STATE, "%s", what);
+
+	cay_err_hint(err, "%s", hint);
+	return r;
+}
+
 /* Nothing answers for a page that has crashed; the browser itself can navigate its tab. */
 static int tab_replace_crashed(struct tab *t, struct cay_err *err)
 {
@@ -288,6 +324,9 @@ static int tab_replace_crashed(struct tab *t, struct cay_err *err)
 
 	if (r < 0 || !t->crashed)
 		return r;
+	if (!t->may_change)
+		return tab_fail_state(err, "the page has crashed",
+				      "open it again with the action navigate");
 	cdp_begin(&t->cdp, &w, "Page.navigate");
 	jw_str(&w, "url", "about:blank");
 	r = cdp_call(&t->cdp, &w, NULL, err);
@@ -304,12 +343,15 @@ static int tab_begin(struct tab *t, struct cay_err *err)
 	int r;
 
 	devtools_set_deadline(&t->devtools, ATTACH_MS);
+	if (t->devtools.deadline_ns > deadline_ns)
+		t->devtools.deadline_ns = deadline_ns;
 	t->attaching = true;
 	r = tab_replace_crashed(t, &why);
 	if (r >= 0)
 		r = tab_enable(t, "Page.enable", &why);
-	if (r >= 0)
-		r = tab_read_frame(t, &why);
+	/* without the focus of the window a page gets no events of focus */
+	if (r >= 0 && t->may_change)
+		r = tab_enable(t, "Page.bringToFront", &why);
 	if (r >= 0)
 		r = tab_enable(t, "Runtime.enable", &why);
 	t->attaching = false;
@@ -336,7 +378,8 @@ int tab_attach(struct tab *t, const char *id, struct cay_err *err)
 	if (!id) {
 		r = tabs_read(&t->devtools, t->arena, &tabs, err);
 		if (r >= 0 && !tabs.n)
-			r = cay_fail(err, CAY_E_STATE, "the browser has no tab; open one");
+			r = tab_fail_state(err, "the browser has no tab",
+					   "open one with the action tab_new");
 		id = r >= 0 ? ((const struct browser_tab *)tabs.v)[0].id : NULL;
 	} else if (!tab_id_is_valid(id)) {
 		r = cay_fail_field(err, CAY_E_INVALID, "tab", "is not the id of a tab");
@@ -380,7 +423,7 @@ static int tab_evaluate_in(struct tab *t, int64_t context, const char *expressio
 		jw_i64(&w, "contextId", context);
 	jw_bool(&w, "returnByValue", true);
 	jw_bool(&w, "awaitPromise", true);
-	jw_bool(&w, "userGesture", true);
+	jw_bool(&w, "userGesture", t->may_change);
 	if (!context)
 		jw_bool(&w, "replMode", true);
 	r = cdp_call(&t->cdp, &w, &result, err);
@@ -389,8 +432,13 @@ static int tab_evaluate_in(struct tab *t, int64_t context, const char *expressio
 	thrown = json_object_get(result, "exceptionDetails");
 	if (thrown)
 		return tab_fail_exception(thrown, err);
-	if (ret)
-		*ret = json_incref(json_object_get(json_object_get(result, "result"), "value"));
+	if (ret) {
+		const json_t *remote = json_object_get(result, "result");
+		json_t *value = json_object_get(remote, "value");
+
+		/* NaN and the like, which JSON has not */
+		*ret = json_incref(value ? value : json_object_get(remote, "unserializableValue"));
+	}
 	return 0;
 }
 
@@ -406,7 +454,7 @@ static int tab_prepare_world(struct tab *t, struct cay_err *err)
 		return 0;
 	if (!t->world) {
 		cdp_begin(&t->cdp, &w, "Page.createIsolatedWorld");
-		jw_str(&w, "frameId", t->frame);
+		jw_str(&w, "frameId", t->id);
 		jw_str(&w, "worldName", WORLD);
 		r = cdp_call(&t->cdp, &w, &result, err);
 		if (r < 0)
@@ -464,7 +512,8 @@ int tab_settle(struct tab *t, uint64_t quiet_ms, uint64_t max_ms, struct cay_err
 	uint64_t begun = clk_boot_ns(&clk_system) / NS_PER_MS, now = begun;
 	int r = 0;
 
-	while (r >= 0 && now - begun < (t->loading ? max_ms : quiet_ms)) {
+	while (r >= 0 && !devtools_is_late(&t->devtools) &&
+	       now - begun < (t->loading ? max_ms : quiet_ms)) {
 		uint64_t left = (t->loading ? max_ms : quiet_ms) - (now - begun);
 
 		r = cdp_wait_event(&t->cdp, left, err);

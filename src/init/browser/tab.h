@@ -21,14 +21,14 @@ struct tab {
 	struct devtools devtools;
 	struct cdp cdp;
 	char id[TAB_ID_MAX + 1];
-	char frame[TAB_ID_MAX + 1]; /* of the main frame */
-	int64_t world;              /* the number of our world, or 0 */
+	int64_t world; /* the number of our world, or 0 */
 	bool world_is_ready;
 	bool loading, crashed;
 	bool attaching;  /* a page that has crashed is replaced by an empty one */
 	unsigned status; /* of the last document, with network events */
 	const char *changes[TAB_CHANGES_MAX];
 	size_t n_changes;
+	bool may_change; /* the request may answer dialogs and replace a page that has crashed */
 	struct arena *arena; /* of the texts in changes */
 };
 

@@ -18,7 +18,8 @@
  * replies: at the deadline, or when the child was killed, PID 1 replies with the error, or
  * closes the connection if the reply has begun.
  *
- * Bounded: CHILD_OPS_MAX children, one connection each; KIB(64) of buffers in a child.  One
+ * Bounded: CHILD_OPS_MAX children, one connection each; KIB(64) of buffers in a child, and what
+ * operations on screens and browsers say.  One
  * cgroup holds all of them.
  */
 #include "init/core/init.h"

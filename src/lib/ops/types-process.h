@@ -173,9 +173,9 @@ struct screen_done {
 };
 
 /* The browser in a sandbox. */
-#define BROWSER_TITLE_MAX 256
-#define BROWSER_URL_MAX 2048
-#define BROWSER_VALUE_MAX MIB(1)           /* of a script, as JSON */
+#define BROWSER_TITLE_MAX UINT64_C(256)
+#define BROWSER_URL_MAX UINT64_C(2048)
+#define BROWSER_VALUE_MAX MIB(1)           /* of the scripts of a request together, as JSON */
 #define BROWSER_CHARS_MAX UINT64_C(200000) /* of a snapshot */
 
 enum browser_action_type {

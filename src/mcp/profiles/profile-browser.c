@@ -14,7 +14,6 @@
 const char *const page_filters[] = { "visible", "all", "interactive", NULL };
 const char *const page_targets[] = { "coordinate", "ref", NULL };
 const char *const page_directions[] = { "up", "down", "left", "right", NULL };
-const char *const page_states[] = { "visible", NULL };
 
 /* What a tool does: an action with members of its own, and with arguments under other names. */
 static const struct page_tool {
@@ -176,11 +175,14 @@ static int page_make_action(const struct tool_run *run, const struct page_tool *
 int page_act_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *tab = tool_run_arg_text(run, "tab_id");
+	const char *state = tool_run_arg_text(run, "state");
 	json_t *action;
 	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
+	if (state && !str_eq(state, "visible"))
+		return cay_fail_field(err, CAY_E_INVALID, "state", "can only be visible");
 	action = json_object();
 	r = action ? page_make_action(run, page_tool_of(run), action) : -ENOMEM;
 	if (r < 0) {

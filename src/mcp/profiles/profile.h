@@ -36,8 +36,7 @@ tool_next_call_fn deep_bash_next_call, deep_grep_next_call, deep_read_next_call,
 tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_write_result,
 	deep_write_write_result;
 
-extern const char *const page_filters[], *const page_targets[], *const page_directions[],
-									*const page_states[];
+extern const char *const page_filters[], *const page_targets[], *const page_directions[];
 tool_next_call_fn page_act_next_call, page_read_next_call, page_html_next_call, page_text_next_call,
 	page_scroll_by_next_call, page_shot_next_call;
 tool_write_result_fn page_act_write_result, page_read_write_result, page_url_write_result,

@@ -34,7 +34,11 @@ def wakes(c, box, times):
 
 
 def wakes_recorded(c, box):
-    events = c.call("GET", f"/v1/events?sandbox={box}")["events"]
+    events, page = [], c.call("GET", f"/v1/events?sandbox={box}")
+    after = 0
+    while page["next"] > after:  # a page may end before the first event of this sandbox
+        events, after = events + page["events"], page["next"]
+        page = c.call("GET", f"/v1/events?sandbox={box}&after={after}")
     paused = [i for i, e in enumerate(events) if e["state"] == "paused"]
     assert all(events[i]["dozing"] for i in paused)
     return sum(e["state"] == "running" for e in events[paused[0]:])

@@ -65,6 +65,7 @@ def main():
     say("stdin", h.wait().stdout == "abc")
     b = s.commands.run("sleep 30", background=True)
     say("kill", s.commands.kill(b.pid))
+    failure(Exception, b.wait)  # its end; a signal before that would be accepted
     say("kill again", s.commands.kill(b.pid) is False)
     w = s.files.write("a.txt", "héllo")
     say("write", w.name == "a.txt" and w.path.startswith("/"), w)

@@ -105,8 +105,8 @@ def test_anthropics_browser_toolset(tools):
     assert "Second" in tools("navigate", url="reload")
     assert "HTTP 404" in tools("navigate", url=HOME + "/nothing")
     tools("navigate", url=HOME + "/dialogs")
-    tools("read_page")
-    assert "[dismissed a dialog of the page: Sure?]" in tools("left_click", target={"type": "ref", "ref": "ref_1"})
+    page = tools("read_page")
+    assert '[dismissed a dialog of the page: "Sure?"]' in tools("left_click", target=ref('button "Ask"'))
 
 
 @using("deep-agent", "Bash", command="true")

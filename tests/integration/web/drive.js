@@ -81,7 +81,7 @@ async function playwright() {
 	await step("page.waitForSelector", async () => { await page.goto(home + "/late"); await page.waitForSelector("text=it is here"); });
 	await step("page.waitForFunction", async () => page.waitForFunction(() => document.title === "Late"));
 	await step("page.route", async () => { await page.route("**/made", r => r.fulfill({ body: "<title>Made</title>", contentType: "text/html" })); await page.goto(home + "/made"); assert.equal(await page.title(), "Made"); });
-	await step("page.on dialog", async () => { await page.goto(home + "/dialogs"); let n = 0; page.on("dialog", d => { n++; d.dismiss(); }); await page.click("button"); assert.equal(n, 3); });
+	await step("page.on dialog", async () => { await page.goto(home + "/dialogs"); let n = 0; page.on("dialog", d => { n++; d.dismiss(); }); await page.click("button"); assert.equal(n, 4); });
 	await step("page.on popup", async () => { await page.goto(home + "/popup"); const [p] = await Promise.all([page.waitForEvent("popup"), page.click("a")]); await p.waitForLoadState(); assert.equal(await p.title(), "Second"); await p.close(); });
 	await step("page.exposeFunction", async () => { await page.exposeFunction("twice", n => n * 2); assert.equal(await page.evaluate(() => twice(4)), 8); });
 	await step("page.addInitScript", async () => { await page.addInitScript(() => { globalThis.added = 7; }); await page.goto(home + "/second"); assert.equal(await page.evaluate(() => added), 7); });
