@@ -72,7 +72,7 @@
     MAIN: 'main', FORM: 'form', TABLE: 'table' };
   const CONTROLS = new Set(['button', 'link', 'textbox', 'checkbox', 'radio', 'slider', 'spinbutton', 'searchbox', 'file', 'color', 'date',
     'time', 'datetime', 'month', 'week', 'combobox', 'listbox', 'menuitem', 'menuitemcheckbox', 'menuitemradio', 'option', 'switch', 'tab',
-    'treeitem', 'gridcell-control', 'video', 'audio']);
+    'treeitem', 'video', 'audio']);
   const roleOf = e => {
     const said = (attributeOf(e, 'role') || '').trim().split(/\s+/)[0].toLowerCase();
     if (/^[a-z]{1,20}$/.test(said) && said !== 'presentation' && said !== 'none')
@@ -258,7 +258,7 @@
 
     frame(e) {
       const inner = e.contentDocument?.body;
-      this.line(`- iframe ${quote(nameOf(e, 'iframe'))} ${inner ? '' : `of another site, at ${quote(e.src, 200)}: open that in a tab to read it`}`.trimEnd());
+      this.line(`- iframe ${quote(nameOf(e, 'iframe'))} ${inner ? '' : `of another origin, at ${quote(e.src, 200)}: open that in a tab to read it`}`.trimEnd());
       if (inner)
         this.walk(inner, offsetOf(e.contentDocument), false);
     }
@@ -320,7 +320,7 @@
       return { text: text.slice(0, max).toWellFormed(), left: Math.max(0, text.length - max), ...view() };
     }
     if (root)
-      walk.walk(root, offsetOf(root.ownerDocument), false);
+      walk.walk(root, offsetOf(documentOf(root)), false);
     walk.flush();
     return { text: walk.lines.map(l => l + '\n').join(''), left: walk.left, ...view() };
   };
@@ -468,8 +468,11 @@
 
   const hasText = text => (document.body?.innerText || '').includes(text);
   const isSeen = ref => {
-    const e = elementOf(ref), r = e?.getBoundingClientRect();
-    return !!e && isShown(e, { visibilityProperty: true }) && r.width > 0 && r.height > 0;
+    const e = elementOf(ref);
+    if (!e || !isShown(e, { visibilityProperty: true }))
+      return false;
+    const r = boxOf(e);
+    return r.width > 0 && r.height > 0;
   };
   globalThis.cayPage = { snapshot, locate, fill, hasText, isSeen, view, element: elementOf };
 })();

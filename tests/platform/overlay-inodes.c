@@ -162,8 +162,9 @@ static void try_pages(const struct plat *p)
 	b = map_big(p, "view-b");
 	two = own_kib();
 	platform_note("Pss %lu, %lu, %lu KiB", none, one, two);
-	CHECK(one - none >= BIG / 1024 * 9 / 10, "a program that is mapped is in memory");
-	CHECK(two - one <= BIG / 1024 / 10, "mapped in a second view it is so once");
+	/* other memory of the process may shrink meanwhile */
+	CHECK(one >= none + BIG / 1024 * 9 / 10, "a program that is mapped is in memory");
+	CHECK(two <= one + BIG / 1024 / 10, "mapped in a second view it is so once");
 	(void)munmap(a, BIG);
 	(void)munmap(b, BIG);
 }

@@ -250,7 +250,7 @@ static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const st
 
 	if (!reply)
 		return cay_no_memory(err);
-	for (size_t i = 0; i < CMD_OPERANDS_MAX && i < w->n_operands; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cmd->operand_at) && i < w->n_operands; i++)
 		if (cmd->operand_at[i])
 			*(const char **)(void *)(args + cmd->operand_at[i] - 1) = w->operands[i];
 	if (cmd->prepare)

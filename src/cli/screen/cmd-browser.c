@@ -31,14 +31,23 @@ static const struct opt browser_rows[] = {
 	  .help = "Print at most this many characters" },
 };
 
-static const struct browser_args browser_defaults = {
-	.act = { .snapshot = BROWSER_VISIBLE, .max_chars = 12000, .timeout_ms = 60000 }
-};
+/* The page is read after n actions of a type, one or none. */
+#define BROWSER_DEFAULTS(type_, n_) \
+	&(const struct browser_args) \
+	{ \
+		.act = { .actions.n = (n_), \
+			 .snapshot = BROWSER_VISIBLE, \
+			 .max_chars = 12000, \
+			 .timeout_ms = 60000 }, \
+		.action.type = (type_), \
+	}
 
-static int browser_args_finish(struct browser_args *a, unsigned type)
+static int browser_args_prepare(struct cli *, void *args, const struct opt_words *,
+				struct api_call *, struct cay_err *)
 {
-	a->action.type = type;
-	a->act.actions = (struct field_list){ &a->action, 1 };
+	struct browser_args *a = args;
+
+	a->act.actions.v = &a->action;
 	return 0;
 }
 
@@ -78,123 +87,73 @@ static int browser_print_done(const void *reply, struct cay_err *err)
 	return r;
 }
 
-static int cmd_browser_open_prepare(struct cli *, void *args, const struct opt_words *w,
-				    struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->action.url = w->operands[1];
-	return browser_args_finish(a, BROWSER_NAVIGATE);
-}
-
 const struct cmd cmd_browser_open = {
 	CMD_USAGE("browser open", "[OPTION...] SANDBOX URL"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	.operand_at = { 0, OPERAND_AT(browser_args, action.url) },
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
-	.defaults = &browser_defaults,
+	.defaults = BROWSER_DEFAULTS(BROWSER_NAVIGATE, 1),
 	.help = "Open a page in the browser of a sandbox and print what it shows",
 	.more = "Starts the browser if it does not run. The sandbox needs an image with a "
 		"browser, such as 'desktop'.",
-	.prepare = cmd_browser_open_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
 };
-
-static int cmd_browser_read_prepare(struct cli *, void *args, const struct opt_words *,
-				    struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->act.actions = (struct field_list){ &a->action, 0 };
-	return 0;
-}
 
 const struct cmd cmd_browser_read = {
 	CMD_USAGE("browser read", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
-	.defaults = &browser_defaults,
+	.defaults = BROWSER_DEFAULTS(BROWSER_NAVIGATE, 0),
 	.help = "Print what the browser of a sandbox shows",
 	.more = "A line for each control, heading and piece of text. [ref_N] names an element for "
 		"'cay browser click' and 'fill'.",
-	.prepare = cmd_browser_read_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
 };
-
-static int cmd_browser_click_prepare(struct cli *, void *args, const struct opt_words *w,
-				     struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->action.ref = w->operands[1];
-	return browser_args_finish(a, BROWSER_CLICK);
-}
 
 const struct cmd cmd_browser_click = {
 	CMD_USAGE("browser click", "[OPTION...] SANDBOX REF"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	.operand_at = { 0, OPERAND_AT(browser_args, action.ref) },
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
-	.defaults = &browser_defaults,
+	.defaults = BROWSER_DEFAULTS(BROWSER_CLICK, 1),
 	.help = "Click on an element of a page",
 	.more = "REF is a reference of 'cay browser read', such as ref_4.",
-	.prepare = cmd_browser_click_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
 };
-
-static int cmd_browser_fill_prepare(struct cli *, void *args, const struct opt_words *w,
-				    struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->action.ref = w->operands[1];
-	a->action.text = w->operands[2];
-	return browser_args_finish(a, BROWSER_FILL);
-}
 
 const struct cmd cmd_browser_fill = {
 	CMD_USAGE("browser fill", "[OPTION...] SANDBOX REF TEXT"),
 	CMD_OPERANDS(3, 3, OPERAND_SANDBOX, OPERAND_FREE),
+	.operand_at = { 0, OPERAND_AT(browser_args, action.ref),
+			OPERAND_AT(browser_args, action.text) },
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
-	.defaults = &browser_defaults,
+	.defaults = BROWSER_DEFAULTS(BROWSER_FILL, 1),
 	.help = "Set the value of a control of a page",
 	.more = "For a list, TEXT is an option; for a checkbox, true or false.",
-	.prepare = cmd_browser_fill_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
 };
-
-static int cmd_browser_press_prepare(struct cli *, void *args, const struct opt_words *w,
-				     struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->action.keys = w->operands[1];
-	return browser_args_finish(a, BROWSER_PRESS);
-}
 
 const struct cmd cmd_browser_press = {
 	CMD_USAGE("browser press", "[OPTION...] SANDBOX KEYS"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	.operand_at = { 0, OPERAND_AT(browser_args, action.keys) },
 	CMD_OPTIONS(browser_args, OPTS(browser_rows, 0)),
-	.defaults = &browser_defaults,
+	.defaults = BROWSER_DEFAULTS(BROWSER_PRESS, 1),
 	.help = "Press keys in a page",
 	.more = "KEYS is a combination such as ctrl+a or Enter, or several with spaces between "
 		"them.",
-	.prepare = cmd_browser_press_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = browser_print_done,
 };
-
-static int cmd_browser_eval_prepare(struct cli *, void *args, const struct opt_words *w,
-				    struct api_call *, struct cay_err *)
-{
-	struct browser_args *a = args;
-
-	a->action.script = w->operands[1];
-	return browser_args_finish(a, BROWSER_EVALUATE);
-}
 
 static int cmd_browser_eval_print(const void *reply, struct cay_err *err)
 {
@@ -204,16 +163,19 @@ static int cmd_browser_eval_print(const void *reply, struct cay_err *err)
 	return browser_print_done(&done, err);
 }
 
-static const struct browser_args eval_defaults = { .act = { .max_chars = 12000,
-							    .timeout_ms = 60000 } };
+static const struct browser_args eval_defaults = {
+	.act = { .actions.n = 1, .max_chars = 12000, .timeout_ms = 60000 },
+	.action.type = BROWSER_EVALUATE,
+};
 
 const struct cmd cmd_browser_eval = {
 	CMD_USAGE("browser eval", "[OPTION...] SANDBOX SCRIPT"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	.operand_at = { 0, OPERAND_AT(browser_args, action.script) },
 	CMD_OPTIONS(browser_args, OPTS(browser_tab_rows, 0)),
 	.defaults = &eval_defaults,
 	.help = "Run JavaScript in a page and print its value as JSON",
-	.prepare = cmd_browser_eval_prepare,
+	.prepare = browser_args_prepare,
 	.op = OP_BROWSER_ACT,
 	.print = cmd_browser_eval_print,
 };

@@ -120,14 +120,14 @@ static int browser_navigate(struct browser_hand *h, const char *url, struct brow
 	}
 	if (r >= 0)
 		r = tab_settle(t, QUIET_MS, LOAD_MAX_MS, err);
-	cdp_begin(&t->cdp, &w, "Network.disable");
-	if (r >= 0 && cdp_send(&t->cdp, &w, err) < 0)
-		r = -EIO;
-	if (r >= 0 && t->loading)
+	if (r < 0)
+		return r;
+	if (t->loading)
 		tab_note(t, "the page is still loading");
 	ret->status = t->status;
 	ret->has_status = t->status;
-	return r;
+	cdp_begin(&t->cdp, &w, "Network.disable");
+	return cdp_send(&t->cdp, &w, err) < 0 ? -EIO : 0;
 }
 
 /* By one entry of the history. */
@@ -189,10 +189,10 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 			  struct cay_err *err)
 {
 	struct cdp *c = &h->tab->cdp;
-	auto_buf expression = BUF_INIT(KIB(8));
+	auto_buf name = BUF_INIT(KIB(8)), expression = BUF_INIT(KIB(8));
 	auto_json found = NULL;
 	const char *object;
-	struct jw name = jw_to(&expression), w;
+	struct jw quoted = jw_to(&name), w;
 	const char *target;
 	int r = browser_target(h, a, &target, err);
 
@@ -200,17 +200,11 @@ static int browser_upload(struct browser_hand *h, const struct browser_action *a
 		r = tab_evaluate(h->tab, "0", NULL, err); /* the world is there */
 	if (r < 0)
 		return r;
-	jw_str(&name, NULL, target);
-	if (jw_finish(&name) < 0)
+	jw_str(&quoted, NULL, target);
+	if (jw_finish(&quoted) < 0 || buf_printf(&expression, "cayPage.element(%s)", name.data) < 0)
 		return cay_no_memory(err);
 	cdp_begin(c, &w, "Runtime.evaluate");
-	{
-		auto_buf call = BUF_INIT(KIB(8));
-
-		if (buf_printf(&call, "cayPage.element(%s)", expression.data) < 0)
-			return cay_no_memory(err);
-		jw_str(&w, "expression", call.data);
-	}
+	jw_str(&w, "expression", expression.data);
 	jw_i64(&w, "contextId", h->tab->world);
 	r = cdp_call(c, &w, &found, err);
 	object = r >= 0 ? json_string_value(
@@ -265,6 +259,7 @@ static int browser_wait(struct browser_hand *h, const struct browser_action *a, 
 		uint64_t now = clk_boot_ns(&clk_system);
 		auto_json there = NULL;
 		uint64_t left = end > now ? (end - now) / NS_PER_MS : 0;
+
 		r = what ? tab_ask_page(h->tab, what, a->text ? a->text : target, NULL, &there, err)
 			 : 0;
 		if (r < 0 || json_is_true(there))

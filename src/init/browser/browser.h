@@ -4,8 +4,8 @@
 /*
  * browser - operations on the browser of the sandbox, in a child that is the user
  *
- * The browser is the service `browser` of the image, which the first browser.act starts.  Each
- * request connects to it, does its actions and leaves; what lasts is in the browser itself.
+ * The browser is the service `browser` of the image.  The first browser.act or browser.cdp starts
+ * it.  Each request connects to it, does its actions and leaves; what lasts is in the browser.
  */
 #include "init/browser/tab.h"
 #include "init/file/child-op.h"

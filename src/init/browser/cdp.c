@@ -15,12 +15,9 @@ enum { OPCODE_MORE = 0, OPCODE_TEXT = 1, OPCODE_CLOSE = 8, OPCODE_PING = 9, OPCO
 
 void cdp_init(struct cdp *c, struct devtools *to)
 {
-	static const char *const none[] = { NULL };
-
 	*c = (struct cdp){ .to = to,
 			   .out = BUF_INIT(CDP_SENT_MAX),
-			   .message = BUF_INIT(DEVTOOLS_MESSAGE_MAX),
-			   .wanted = none };
+			   .message = BUF_INIT(DEVTOOLS_MESSAGE_MAX) };
 }
 
 void cdp_fini(struct cdp *c)
@@ -257,54 +254,51 @@ int64_t cdp_send(struct cdp *c, struct jw *w, struct cay_err *err)
 	return r < 0 ? r : c->last_id;
 }
 
-/* The name of the first member of the message, and what follows its colon: `id` of a reply,
- * `method` of an event.  Most events are dropped by it, unparsed. */
-static struct slice cdp_first_member(const struct cdp *c, struct slice *rest)
+/* Chromium begins a reply with its id and an event with its name: most events are dropped by these
+ * first bytes, unparsed.  Move *text behind them. */
+static bool cdp_message_begins(const struct cdp *c, struct slice with, struct slice *text)
 {
-	struct slice text = { c->message.data, c->message.len }, before = slice_cut(&text, '"');
-	struct slice name = slice_cut(&text, '"');
-
-	*rest = text.n && text.p[0] == ':' ? (struct slice){ text.p + 1, text.n - 1 }
-					   : (struct slice){};
-	return slice_eq(before, SLICE("{")) ? name : (struct slice){};
+	*text = (struct slice){ c->message.data, c->message.len };
+	if (text->n < with.n || memcmp(text->p, with.p, with.n) != 0)
+		return false;
+	*text = (struct slice){ text->p + with.n, text->n - with.n };
+	return true;
 }
 
-/* The name of an event that is handled; NULL for all else. */
-static const char *cdp_find_wanted(const struct cdp *c)
+static const struct cdp_event *cdp_find_event(const struct cdp *c)
 {
-	struct slice text;
+	struct slice text, name;
 
-	if (!slice_eq(cdp_first_member(c, &text), SLICE("method")) ||
-	    slice_cut(&text, '"').n) /* up to the quote there is nothing */
+	if (!cdp_message_begins(c, SLICE("{\"method\":\""), &text))
 		return NULL;
-	text = slice_cut(&text, '"');
-	for (size_t i = 0; c->wanted[i]; i++)
-		if (slice_eq(text, slice_of(c->wanted[i])))
-			return c->wanted[i];
+	name = slice_cut(&text, '"');
+	for (const struct cdp_event *e = c->events; e && e->name; e++)
+		if (slice_eq(name, slice_of(e->name)))
+			return e;
 	return NULL;
 }
 
 /* 1: an event was handled. */
 static int cdp_handle_event(struct cdp *c, struct cay_err *err)
 {
-	const char *name = cdp_find_wanted(c);
+	const struct cdp_event *event = cdp_find_event(c);
 	auto_json j = NULL;
 	int r;
 
-	if (!name)
+	if (!event)
 		return 0;
 	r = cdp_parse(c->message.data, c->message.len, &j, &(struct cay_err){});
 	if (r < 0)
 		return 0; /* of a page that makes it unreadable */
-	r = c->on_event(c->arg, name, json_object_get(j, "params"), err);
+	r = event->handle(c->arg, json_object_get(j, "params"), err);
 	return r < 0 ? r : 1;
 }
 
 static bool cdp_message_is_reply(const struct cdp *c)
 {
-	struct slice rest;
+	struct slice text;
 
-	return slice_eq(cdp_first_member(c, &rest), SLICE("id"));
+	return cdp_message_begins(c, SLICE("{\"id\":"), &text);
 }
 
 static int cdp_take_reply(struct cdp *c, int64_t id, json_t **ret, struct cay_err *err)
@@ -317,7 +311,7 @@ static int cdp_take_reply(struct cdp *c, int64_t id, json_t **ret, struct cay_er
 		return cay_fail(err, CAY_E_TOO_LARGE,
 				"the reply of the page is too large or nested too deeply");
 	if (json_integer_value(json_object_get(j, "id")) != id)
-		return 0; /* of a call nobody waits for */
+		return 0; /* to another call */
 	error = json_object_get(j, "error");
 	if (error) {
 		const char *why = json_string_value(json_object_get(error, "message"));

@@ -9,7 +9,7 @@
  *	r = cdp_call(c, &w, &result, err);
  *
  * Calls may be sent ahead (cdp_send) and waited for later (cdp_wait).  Events that arrive meanwhile
- * go to on_event, those it names in wanted; the rest is dropped unread.  A handler may send.
+ * go to their handlers in events; all others are dropped unread.  A handler may send.
  *
  * Texts in a message come from pages.  Half a surrogate pair or a NUL, which no text of ours may
  * have, becomes U+FFFD instead of making the whole message invalid (cdp_mend_text).
@@ -20,15 +20,19 @@
 #define CDP_SENT_MAX MIB(2)
 #define CDP_ERROR_MAX 200
 
+struct cdp_event {
+	const char *name;
+	int (*handle)(void *arg, const json_t *params, struct cay_err *err);
+};
+
 struct cdp {
 	struct devtools *to;
 	struct buf out;     /* the call that is being written */
 	struct buf message; /* the last one that was received */
 	int64_t last_id;
-	char refusal[CDP_ERROR_MAX]; /* what the browser said to a call it refused */
-	const char *const *wanted;   /* names of events, ended by NULL */
-	int (*on_event)(void *arg, const char *name, const json_t *params, struct cay_err *err);
-	void *arg;
+	char refusal[CDP_ERROR_MAX];    /* what the browser said to a call it refused */
+	const struct cdp_event *events; /* ended by a row without a name; or NULL */
+	void *arg;                      /* of their handlers */
 };
 
 #define auto_cdp CAY_CLEANUP(cdp_fini) struct cdp

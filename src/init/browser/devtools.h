@@ -44,8 +44,8 @@ bool devtools_is_late(const struct devtools *d);
 /* Send a request and read its reply; the connection can be used again. */
 [[nodiscard]] int devtools_fetch(struct devtools *d, const char *method, const char *path,
 				 struct buf *body, struct cay_err *err);
-/* Make the connection a WebSocket.  accept: NULL, or the value of Sec-WebSocket-Accept in the
- * reply; then key is that of a client. */
+/* Make the connection a WebSocket.  key is the value of Sec-WebSocket-Key in the request; accept
+ * gets that of Sec-WebSocket-Accept in the reply. */
 #define DEVTOOLS_ACCEPT_MAX 64
 [[nodiscard]] int devtools_upgrade(struct devtools *d, const char *path, struct slice key,
 				   char accept[static DEVTOOLS_ACCEPT_MAX], struct cay_err *err);

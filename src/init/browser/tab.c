@@ -140,8 +140,9 @@ static bool tab_is_main_frame(const struct tab *t, const json_t *params)
 	return json_text_eq(json_object_get(params, "frameId"), t->id);
 }
 
-static int on_context_created(struct tab *t, const json_t *params, struct cay_err *)
+static int on_context_created(void *arg, const json_t *params, struct cay_err *)
 {
+	struct tab *t = arg;
 	const json_t *context = json_object_get(params, "context");
 	json_int_t id = json_integer_value(json_object_get(context, "id"));
 
@@ -162,28 +163,36 @@ static void tab_forget_world(struct tab *t)
 	t->world_is_ready = false;
 }
 
-static int on_context_destroyed(struct tab *t, const json_t *params, struct cay_err *)
+static int on_context_destroyed(void *arg, const json_t *params, struct cay_err *)
 {
+	struct tab *t = arg;
+
 	if (json_integer_value(json_object_get(params, "executionContextId")) == t->world)
 		tab_forget_world(t);
 	return 0;
 }
 
-static int on_contexts_cleared(struct tab *t, const json_t *, struct cay_err *)
+static int on_contexts_cleared(void *arg, const json_t *, struct cay_err *)
 {
+	struct tab *t = arg;
+
 	tab_forget_world(t);
 	return 0;
 }
 
-static int on_loading(struct tab *t, const json_t *params, struct cay_err *)
+static int on_loading(void *arg, const json_t *params, struct cay_err *)
 {
+	struct tab *t = arg;
+
 	if (tab_is_main_frame(t, params))
 		t->loading = true;
 	return 0;
 }
 
-static int on_loaded(struct tab *t, const json_t *params, struct cay_err *)
+static int on_loaded(void *arg, const json_t *params, struct cay_err *)
 {
+	struct tab *t = arg;
+
 	if (tab_is_main_frame(t, params))
 		t->loading = false;
 	return 0;
@@ -199,10 +208,11 @@ static void tab_note_said(struct tab *t, const char *what, struct slice said)
 	tab_note(t, "%s: \"%s\"", what, text);
 }
 
-/* A page that waits for an answer does nothing else.  Leaving a page is allowed, all else refused.
- */
-static int on_dialog(struct tab *t, const json_t *params, struct cay_err *err)
+/* A page with an open dialog does nothing else.  Leaving the page is allowed, any other question
+ * refused. */
+static int on_dialog(void *arg, const json_t *params, struct cay_err *err)
 {
+	struct tab *t = arg;
 	const char *said = json_string_value(json_object_get(params, "message"));
 	bool leaves = json_text_eq(json_object_get(params, "type"), "beforeunload");
 	size_t n = said ? strlen(said) : 0;
@@ -222,8 +232,9 @@ static int on_dialog(struct tab *t, const json_t *params, struct cay_err *err)
 	return cdp_send(&t->cdp, &w, err) < 0 ? -EIO : 0;
 }
 
-static int on_response(struct tab *t, const json_t *params, struct cay_err *)
+static int on_response(void *arg, const json_t *params, struct cay_err *)
 {
+	struct tab *t = arg;
 	const json_t *response = json_object_get(params, "response");
 	json_int_t status = json_integer_value(json_object_get(response, "status"));
 
@@ -234,8 +245,9 @@ static int on_response(struct tab *t, const json_t *params, struct cay_err *)
 	return 0;
 }
 
-static int on_crashed(struct tab *t, const json_t *, struct cay_err *err)
+static int on_crashed(void *arg, const json_t *, struct cay_err *err)
 {
+	struct tab *t = arg;
 	int r;
 
 	t->crashed = true;
@@ -247,10 +259,7 @@ static int on_crashed(struct tab *t, const json_t *, struct cay_err *err)
 	return r;
 }
 
-static const struct tab_event {
-	const char *name;
-	int (*handle)(struct tab *t, const json_t *params, struct cay_err *err);
-} tab_events[] = {
+static const struct cdp_event tab_events[] = {
 	{ "Runtime.executionContextCreated", on_context_created },
 	{ "Runtime.executionContextDestroyed", on_context_destroyed },
 	{ "Runtime.executionContextsCleared", on_contexts_cleared },
@@ -259,31 +268,11 @@ static const struct tab_event {
 	{ "Page.javascriptDialogOpening", on_dialog },
 	{ "Network.responseReceived", on_response },
 	{ "Inspector.targetCrashed", on_crashed },
+	{},
 };
 
-static const char *const tab_event_names[] = {
-	"Runtime.executionContextCreated",
-	"Runtime.executionContextDestroyed",
-	"Runtime.executionContextsCleared",
-	"Page.frameStartedLoading",
-	"Page.frameStoppedLoading",
-	"Page.javascriptDialogOpening",
-	"Network.responseReceived",
-	"Inspector.targetCrashed",
-	NULL,
-};
-static_assert(ARRAY_SIZE(tab_event_names) == ARRAY_SIZE(tab_events) + 1);
-
-static int on_tab_event(void *arg, const char *name, const json_t *params, struct cay_err *err)
-{
-	size_t i = 0;
-
-	while (!str_eq(tab_events[i].name, name))
-		i++;
-	return tab_events[i].handle(arg, params, err);
-}
-
-static int tab_enable(struct tab *t, const char *method, struct cay_err *err)
+/* A call without parameters whose result is of no use. */
+static int tab_call(struct tab *t, const char *method, struct cay_err *err)
 {
 	struct jw w;
 	int r;
@@ -302,8 +291,7 @@ static int tab_connect(struct tab *t, struct cay_err *err)
 
 	assert(r > 0 && (size_t)r < sizeof(path));
 	r = devtools_upgrade(&t->devtools, path, slice_of(key), accept, err);
-	t->cdp.wanted = tab_event_names;
-	t->cdp.on_event = on_tab_event;
+	t->cdp.events = tab_events;
 	t->cdp.arg = t;
 	return r;
 }
@@ -320,7 +308,7 @@ static int tab_fail_state(struct cay_err *err, const char *what, const char *hin
 static int tab_replace_crashed(struct tab *t, struct cay_err *err)
 {
 	struct jw w;
-	int r = tab_enable(t, "Inspector.enable", err);
+	int r = tab_call(t, "Inspector.enable", err);
 
 	if (r < 0 || !t->crashed)
 		return r;
@@ -348,12 +336,12 @@ static int tab_begin(struct tab *t, struct cay_err *err)
 	t->attaching = true;
 	r = tab_replace_crashed(t, &why);
 	if (r >= 0)
-		r = tab_enable(t, "Page.enable", &why);
+		r = tab_call(t, "Page.enable", &why);
 	/* without the focus of the window a page gets no events of focus */
 	if (r >= 0 && t->may_change)
-		r = tab_enable(t, "Page.bringToFront", &why);
+		r = tab_call(t, "Page.bringToFront", &why);
 	if (r >= 0)
-		r = tab_enable(t, "Runtime.enable", &why);
+		r = tab_call(t, "Runtime.enable", &why);
 	t->attaching = false;
 	t->devtools.deadline_ns = deadline_ns;
 	if (r >= 0)
