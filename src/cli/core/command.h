@@ -69,7 +69,7 @@ struct cmd {
 	enum op_id op;
 	int (*prepare)(struct cli *c, void *args, const struct opt_words *w, struct api_call *call,
 		       struct cay_err *err); /* or NULL */
-	size_t operand_at[3]; /* OPERAND_AT: an operand that is text of the args */
+	size_t operand_at[3];                /* OPERAND_AT: an operand that is text of the args */
 	const struct column *columns;        /* the reply is a list */
 	bool (*wanted)(const void *row);     /* which rows of it; NULL: all */
 	int (*print)(const void *reply, struct cay_err *err);

@@ -17,8 +17,8 @@ static const struct opt rows[] = {
 	{ "group", 0, OPT_TEXT, AT(group), .arg = "NAME",
 	  .help = "Group of the agent's sandboxes (default: one kept across starts)" },
 	{ "profile", 0, OPT_TEXT, AT(profile), .arg = "NAME",
-	  .help = "Tool set: native, anthropic, browser, deep-agent, sandboxhub, "
-		  "sandbox-agent or opensandbox" },
+	  .help = "Tool set: native, anthropic, browser, computer, openai, deep-agent, "
+		  "sandboxhub, sandbox-agent or opensandbox" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 

@@ -221,6 +221,19 @@ int print_line(struct cay_err *err, const char *fmt, ...)
 	return print_table_stdout(&t, err);
 }
 
+int print_lines(const char *text, struct cay_err *err)
+{
+	struct slice rest = slice_of(text);
+	int r = 0;
+
+	while (rest.n && r >= 0) {
+		struct slice line = slice_cut(&rest, '\n');
+
+		r = print_line(err, "%.*s", (int)line.n, line.p);
+	}
+	return r;
+}
+
 bool print_wants_colour(int fd)
 {
 	const char *no = getenv("NO_COLOR");

@@ -58,6 +58,8 @@ __attribute__((format(printf, 1, 2))) void print_note(const char *fmt, ...);
 /* One line to stdout, escaped. */
 [[nodiscard]] __attribute__((format(printf, 2, 3))) int print_line(struct cay_err *err,
 								   const char *fmt, ...);
+/* Text of several lines. */
+[[nodiscard]] int print_lines(const char *text, struct cay_err *err);
 /* Whether fd is a terminal that wants colours (NO_COLOR is not set). */
 bool print_wants_colour(int fd);
 #endif

@@ -51,18 +51,6 @@ static int browser_args_prepare(struct cli *, void *args, const struct opt_words
 	return 0;
 }
 
-static int browser_print_lines(struct slice text, struct cay_err *err)
-{
-	int r = 0;
-
-	while (text.n && r >= 0) {
-		struct slice line = slice_cut(&text, '\n');
-
-		r = print_line(err, "%.*s", (int)line.n, line.p);
-	}
-	return r;
-}
-
 /* The page, as lines; above them what happened. */
 static int browser_print_done(const void *reply, struct cay_err *err)
 {
@@ -80,7 +68,7 @@ static int browser_print_done(const void *reply, struct cay_err *err)
 		r = print_line(err, "%s  %s", done->page.url,
 			       done->page.title ? done->page.title : "");
 	if (r >= 0 && done->page.text)
-		r = browser_print_lines(slice_of(done->page.text), err);
+		r = print_lines(done->page.text, err);
 	if (r >= 0 && done->page.left)
 		print_note("%" PRIu64 " lines or characters are left: raise --max-chars",
 			   done->page.left);

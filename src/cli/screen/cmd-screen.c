@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/core/command.h"
+#include "cli/print/list.h"
 #include "cli/print/print.h"
 #include "cli/transfer/remote-path.h"
 
@@ -141,6 +142,82 @@ const struct cmd cmd_press = {
 };
 
 #undef AT
+
+static int cmd_clipboard_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
+{
+	struct screen_action copy = { .type = SCREEN_COPY, .text = w->operands[1] };
+	struct screen_act act = { .actions = { &copy, 1 } };
+	struct api_call set = { .op = OP_SCREEN_ACT, .request = &act };
+	struct api_call get = { .op = OP_SCREEN_CLIPBOARD };
+	struct api_call *call = w->n_operands > 1 ? &set : &get;
+	struct screen_clipboard found = {};
+	struct screen_done done = {};
+	int r = api_find_sandbox(&c->api, w->operands[0], &call->ids[0], err);
+
+	if (r >= 0)
+		r = api_call(&c->api, call, call == &set ? (void *)&done : &found, err);
+	return r < 0 || call == &set ? r : print_lines(found.text, err);
+}
+
+const struct cmd cmd_clipboard = {
+	CMD_USAGE("clipboard", "SANDBOX [TEXT]"),
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	.no_json = true,
+	.help = "Print the text on the clipboard of a sandbox's screen, or set it",
+	.run = cmd_clipboard_run,
+};
+
+const struct cmd cmd_window_ls = {
+	CMD_USAGE("window ls", "[--json] SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	.help = "List the windows on the screen of a sandbox, the oldest first",
+	.op = OP_SCREEN_INFO,
+	CMD_COLUMNS({ "ID", "id" }, { "ACTIVE", "active" }, { "CLASS", "class" },
+		    { "TITLE", "title" }),
+};
+
+static int window_prepare(void *args, const struct opt_words *w, unsigned type, struct cay_err *err)
+{
+	struct screen_args *a = args;
+
+	if (str_parse_u64(slice_of(w->operands[1]), 1, UINT32_MAX, &a->action.window) < 0)
+		return cay_fail(err, CAY_E_INVALID,
+				"invalid window '%s': 'cay window ls' lists their ids",
+				w->operands[1]);
+	a->action.type = type;
+	a->action.has_window = true;
+	return screen_args_finish(args);
+}
+
+static int cmd_window_focus_prepare(struct cli *, void *args, const struct opt_words *w,
+				    struct api_call *, struct cay_err *err)
+{
+	return window_prepare(args, w, SCREEN_FOCUS, err);
+}
+
+const struct cmd cmd_window_focus = {
+	CMD_USAGE("window focus", "[--json] SANDBOX WINDOW"),
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	CMD_OPTIONS(screen_args, OPTS_END),
+	.help = "Bring a window to the front, where it gets what is typed",
+	.prepare = cmd_window_focus_prepare,
+	.op = OP_SCREEN_ACT,
+};
+
+static int cmd_window_close_prepare(struct cli *, void *args, const struct opt_words *w,
+				    struct api_call *, struct cay_err *err)
+{
+	return window_prepare(args, w, SCREEN_CLOSE, err);
+}
+
+const struct cmd cmd_window_close = {
+	CMD_USAGE("window close", "[--json] SANDBOX WINDOW"),
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
+	CMD_OPTIONS(screen_args, OPTS_END),
+	.help = "Close a window, as its close button does",
+	.prepare = cmd_window_close_prepare,
+	.op = OP_SCREEN_ACT,
+};
 
 struct desktop_args {
 	struct preview_create request;

@@ -254,22 +254,24 @@ int64_t cdp_send(struct cdp *c, struct jw *w, struct cay_err *err)
 	return r < 0 ? r : c->last_id;
 }
 
-/* Chromium begins a reply with its id and an event with its name: most events are dropped by these
- * first bytes, unparsed.  Move *text behind them. */
-static bool cdp_message_begins(const struct cdp *c, struct slice with, struct slice *text)
+/* Whether the first member has that name; *text is what follows it.  Chromium begins a reply with
+ * `id` and an event with `method`: by that most events are dropped, unparsed. */
+static bool cdp_message_begins(const struct cdp *c, struct slice name, struct slice *text)
 {
+	struct slice before, first;
+
 	*text = (struct slice){ c->message.data, c->message.len };
-	if (text->n < with.n || memcmp(text->p, with.p, with.n) != 0)
-		return false;
-	*text = (struct slice){ text->p + with.n, text->n - with.n };
-	return true;
+	before = slice_cut(text, '"');
+	first = slice_cut(text, '"');
+	return slice_eq(before, SLICE("{")) && slice_eq(first, name);
 }
 
 static const struct cdp_event *cdp_find_event(const struct cdp *c)
 {
 	struct slice text, name;
 
-	if (!cdp_message_begins(c, SLICE("{\"method\":\""), &text))
+	if (!cdp_message_begins(c, SLICE("method"), &text) ||
+	    !slice_eq(slice_cut(&text, '"'), SLICE(":")))
 		return NULL;
 	name = slice_cut(&text, '"');
 	for (const struct cdp_event *e = c->events; e && e->name; e++)
@@ -298,7 +300,7 @@ static bool cdp_message_is_reply(const struct cdp *c)
 {
 	struct slice text;
 
-	return cdp_message_begins(c, SLICE("{\"id\":"), &text);
+	return cdp_message_begins(c, SLICE("id"), &text);
 }
 
 static int cdp_take_reply(struct cdp *c, int64_t id, json_t **ret, struct cay_err *err)

@@ -195,6 +195,13 @@ bool exec_reclaim_output(struct init *in)
 	return false;
 }
 
+void exec_free_rings(const struct init *in)
+{
+	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
+		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+			ring_free_data(&exec->out[i].ring);
+}
+
 /* An exec is freed some time after its end; the status of the entrypoint is kept. */
 static void exec_record_entrypoint_end(const struct exec *exec)
 {

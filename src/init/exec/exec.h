@@ -126,4 +126,6 @@ void exec_end_copy(const struct exec *exec, struct end *to,
 bool exec_handle_exit(struct init *in, pid_t pid, int status, const struct rusage *used);
 /* Free the output of an ended exec that no client reads; false: there is none. */
 bool exec_reclaim_output(struct init *in);
+/* In a process of PID 1 that stays: its copies of the rings would stay allocated, too. */
+void exec_free_rings(const struct init *in);
 #endif

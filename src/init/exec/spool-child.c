@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spooler: writes and reads the files of outputs in blocking code */
+#include <assert.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -171,25 +172,18 @@ static void spooler_close_other_fds(const struct spool *first, int socket)
 	} while (kept != ~0u);
 }
 
-/* Copies of PID 1's rings would stay allocated as long as this process runs. */
-static void spooler_free_rings(struct init *in)
-{
-	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
-		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
-			ring_free_data(&exec->out[i].ring);
-}
-
 void child_spooler_run(struct init *in, int socket, int cgroup)
 {
 	static struct spool_packet p; /* of a process of its own, so not shared */
 	struct spool *first = in->spools.first;
 
+	assert(socket >= 0);
 	(void)prctl(PR_SET_NAME, "cay-spool");
 	(void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails instead */
 	if (helper_child_setup(cgroup) < 0)
 		_exit(1);
 	spooler_close_other_fds(first, socket);
-	spooler_free_rings(in);
+	exec_free_rings(in);
 	spooler_send_message(socket, &(struct spool_msg){ .type = SPOOL_READY }, NULL, -EBADF);
 	for (;;) {
 		ssize_t n = recv(socket, &p, sizeof(p), 0);

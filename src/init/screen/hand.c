@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Actions of mouse and keyboard */
+/* Actions of mouse and keyboard, and on windows */
 #include <poll.h>
 
 #include "file/tmpfile.h"
@@ -143,6 +143,12 @@ static int hand_do(struct hand *a, const struct screen_action *s, struct cay_err
 	case SCREEN_HOLD:
 	case SCREEN_WAIT:
 		return hand_pause(a, s->duration_ms, err);
+	case SCREEN_FOCUS:
+		return x_focus_window(a->conn, (uint32_t)s->window, err);
+	case SCREEN_CLOSE:
+		return x_close_window(a->conn, (uint32_t)s->window, err);
+	case SCREEN_COPY:
+		return a->op ? screen_copy(child_op_init(a->op), s->text, err) : 0;
 	}
 	return 0;
 }

@@ -10,7 +10,8 @@ enum {
 	HAS_KEYS = 32,
 	HAS_REPEAT = 64,
 	HAS_TEXT = 128,
-	HAS_DURATION = 256
+	HAS_DURATION = 256,
+	HAS_WINDOW = 512
 };
 
 static const struct {
@@ -26,6 +27,9 @@ static const struct {
 	[SCREEN_HOLD] = { HAS_KEYS | HAS_DURATION, HAS_KEYS | HAS_DURATION },
 	[SCREEN_TYPE] = { HAS_TEXT, HAS_TEXT },
 	[SCREEN_WAIT] = { HAS_DURATION, HAS_DURATION },
+	[SCREEN_FOCUS] = { HAS_WINDOW, HAS_WINDOW },
+	[SCREEN_CLOSE] = { HAS_WINDOW, HAS_WINDOW },
+	[SCREEN_COPY] = { HAS_TEXT, HAS_TEXT },
 };
 
 static int action_check_members(const struct screen_action *a, struct cay_err *err)
@@ -47,6 +51,7 @@ static int action_check_members(const struct screen_action *a, struct cay_err *e
 		{ a->has_repeat, HAS_REPEAT, "repeat" },
 		{ a->text, HAS_TEXT, "text" },
 		{ a->has_duration, HAS_DURATION, "duration_ms" },
+		{ a->has_window, HAS_WINDOW, "window" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
@@ -73,7 +78,7 @@ static int action_check_texts(const struct screen_action *a, struct cay_err *err
 	if (a->keys && a->type != SCREEN_KEY && n > 1)
 		return cay_fail_field(err, CAY_E_INVALID, "keys",
 				      "only `key` takes several combinations");
-	for (const char *at = a->text; at && *at;)
+	for (const char *at = a->text; a->type == SCREEN_TYPE && at && *at;)
 		if (!keysym_of_character(utf8_next(&at)))
 			return cay_fail_field(err, CAY_E_INVALID, "text",
 					      "has a control character that no key gives");

@@ -21,6 +21,9 @@ bool screen_is_starting(const struct init *in);
 [[nodiscard]] int screen_write_png(struct x_conn *c, const struct screen_shot_query *q,
 				   struct buf *ret, struct cay_err *err);
 
+/* Put a text on the clipboard, by a process that keeps it there. */
+[[nodiscard]] int screen_copy(const struct init *in, const char *text, struct cay_err *err);
+
 /* Everything about a request that is known before the screen is. */
 [[nodiscard]] int screen_actions_check(const struct screen_act *q, struct cay_err *err);
 /* Whether all coordinates lie in a picture of that size. */
@@ -41,7 +44,7 @@ struct hand {
 [[nodiscard]] int hand_run(struct hand *a, const struct screen_act *q, struct cay_err *err);
 [[nodiscard]] int hand_pause(struct hand *a, uint64_t ms, struct cay_err *err);
 
-/* of actor-keys.c */
+/* of hand-keys.c */
 [[nodiscard]] int hand_type(struct hand *a, const char *text, struct cay_err *err);
 [[nodiscard]] int hand_press(struct hand *a, const struct key_combination *k, struct cay_err *err);
 [[nodiscard]] int hand_release(struct hand *a, struct cay_err *err);

@@ -25,6 +25,11 @@ struct x_region {
 [[nodiscard]] int x_list_windows(struct x_conn *c, struct arena *arena, struct field_list *ret,
 				 struct cay_err *err);
 
+/* Ask the window manager to activate a window of that list, and wait until it has. */
+[[nodiscard]] int x_focus_window(struct x_conn *c, uint32_t window, struct cay_err *err);
+/* Ask it to close one, as its close button does: the program may ask its user first. */
+[[nodiscard]] int x_close_window(struct x_conn *c, uint32_t window, struct cay_err *err);
+
 /* From here on the server reports what it draws; without DAMAGE nothing happens. */
 [[nodiscard]] int x_watch_drawing(struct x_conn *c, struct cay_err *err);
 /* Wait until nothing larger than a text cursor was drawn for quiet_ms, for max_ms at most. */

@@ -1,56 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The windows of a screen, as its window manager lists them */
+#include <poll.h>
+
 #include "base/endian.h"
+#include "init/screen/x-property.h"
 #include "init/screen/x-screen.h"
 
-#define HEAD 32
-#define PROPERTY_MAX KIB(4)
 #define TITLE_MAX 512
+#define ACTIVATE_MS 1000 /* what a window manager has to activate a window */
+#define LOOK_MS 10
+#define FROM_PAGER 2 /* a request of the user: it is not denied as one of a program may be */
 
-enum { REQUEST_INTERN_ATOM = 16, REQUEST_GET_PROPERTY = 20 };
 enum { ATOM_WM_NAME = 39, ATOM_WM_CLASS = 67 };
-
-static int x_intern(struct x_conn *c, const char *name, uint32_t *ret, struct cay_err *err)
-{
-	struct slice text = slice_of(name);
-	uint8_t request[40] = { REQUEST_INTERN_ATOM, 1 }; /* only if it exists */
-	int r;
-
-	le16_put(request + 4, (uint16_t)text.n);
-	memcpy(request + 8, text.p, text.n);
-	r = x_require(c, request, 8 + (text.n + 3) / 4 * 4, HEAD, HEAD, err);
-	if (r >= 0)
-		*ret = le32_get(x_reply(c) + 8);
-	return r;
-}
-
-/* The value of a property, which is in c->reply; empty if the window has none. */
-static int x_get_property(struct x_conn *c, uint32_t window, uint32_t atom, uint8_t format,
-			  struct slice *ret, struct cay_err *err)
-{
-	uint8_t request[24] = { REQUEST_GET_PROPERTY };
-	uint64_t n;
-	int r;
-
-	*ret = (struct slice){};
-	if (!atom)
-		return 0;
-	le32_put(request + 4, window);
-	le32_put(request + 8, atom);
-	le32_put(request + 20, PROPERTY_MAX / 4);
-	r = x_ask(c, request, sizeof(request), HEAD, HEAD + PROPERTY_MAX, err);
-	if (r == -ENOENT)
-		return 0; /* a window that was closed meanwhile */
-	if (r < 0)
-		return r;
-	if (x_reply(c)[1] != format)
-		return 0;
-	n = (uint64_t)le32_get(x_reply(c) + 16) * (format / 8);
-	if (n > c->reply.len - HEAD)
-		return x_fail(err, "sent a property that is shorter than it says");
-	*ret = (struct slice){ c->reply.data + HEAD, (size_t)n };
-	return 0;
-}
+enum { CLIENT_MESSAGE = 33, MASK_TO_MANAGER = 0x180000 };
 
 /* A text of a program, cut, without control characters and bytes that are not UTF-8. */
 static const char *text_clean(struct slice s, struct arena *arena)
@@ -95,11 +57,21 @@ static int x_describe_window(struct x_conn *c, struct screen_window *w, uint32_t
 	return w->title && w->class_name ? 0 : cay_no_memory(err);
 }
 
+/* The window that a property of the root names; 0: none. */
+static int x_read_window(struct x_conn *c, uint32_t atom, uint32_t *ret, struct cay_err *err)
+{
+	struct slice value;
+	int r = x_get_property(c, c->root, atom, 32, &value, err);
+
+	*ret = r >= 0 && value.n >= 4 ? le32_get((const uint8_t *)value.p) : 0;
+	return r;
+}
+
 int x_list_windows(struct x_conn *c, struct arena *arena, struct field_list *ret,
 		   struct cay_err *err)
 {
 	struct screen_window *rows = arena_alloc(arena, X_WINDOWS_MAX, sizeof(*rows));
-	uint32_t list = 0, active = 0, name = 0, focus = 0;
+	uint32_t list, active, name, focus;
 	struct slice value;
 	int r;
 
@@ -112,9 +84,7 @@ int x_list_windows(struct x_conn *c, struct arena *arena, struct field_list *ret
 	if (r >= 0)
 		r = x_intern(c, "_NET_WM_NAME", &name, err);
 	if (r >= 0)
-		r = x_get_property(c, c->root, active, 32, &value, err);
-	if (r >= 0 && value.n >= 4)
-		focus = le32_get((const uint8_t *)value.p);
+		r = x_read_window(c, active, &focus, err);
 	if (r >= 0)
 		r = x_get_property(c, c->root, list, 32, &value, err);
 	for (size_t i = 0; r >= 0 && i < value.n / 4 && ret->n < X_WINDOWS_MAX; i++)
@@ -124,4 +94,64 @@ int x_list_windows(struct x_conn *c, struct arena *arena, struct field_list *ret
 		r = x_describe_window(c, &rows[i], name, arena, err);
 	}
 	return r;
+}
+
+/* Whether the window manager lists it. */
+static int x_find_window(struct x_conn *c, uint32_t window, struct cay_err *err)
+{
+	struct slice value;
+	uint32_t list;
+	int r = x_intern(c, "_NET_CLIENT_LIST", &list, err);
+
+	if (r >= 0)
+		r = x_get_property(c, c->root, list, 32, &value, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < value.n / 4; i++)
+		if (le32_get((const uint8_t *)value.p + i * 4) == window)
+			return 0;
+	return cay_fail_field(err, CAY_E_NOT_FOUND, "window", "there is no window %u on the screen",
+			      window);
+}
+
+/* Ask the window manager to do something with a window of its list. */
+static int x_ask_manager(struct x_conn *c, uint32_t window, uint32_t request, uint32_t first,
+			 uint32_t second, struct cay_err *err)
+{
+	struct x_event e = { { CLIENT_MESSAGE, 32 } }; /* of data of 32 bits */
+	int r = x_find_window(c, window, err);
+
+	if (r < 0)
+		return r;
+	le32_put(e.bytes + 4, window);
+	le32_put(e.bytes + 8, request);
+	le32_put(e.bytes + 12, first);
+	le32_put(e.bytes + 16, second);
+	return x_send_event(c, c->root, MASK_TO_MANAGER, &e, err);
+}
+
+int x_close_window(struct x_conn *c, uint32_t window, struct cay_err *err)
+{
+	uint32_t close;
+	int r = x_intern(c, "_NET_CLOSE_WINDOW", &close, err);
+
+	return r < 0 ? r : x_ask_manager(c, window, close, 0, FROM_PAGER, err);
+}
+
+int x_focus_window(struct x_conn *c, uint32_t window, struct cay_err *err)
+{
+	uint32_t active, now;
+	int r = x_intern(c, "_NET_ACTIVE_WINDOW", &active, err);
+
+	if (r >= 0)
+		r = x_ask_manager(c, window, active, FROM_PAGER, 0, err);
+	for (unsigned ms = 0; r >= 0 && ms < ACTIVATE_MS; ms += LOOK_MS) {
+		r = x_read_window(c, active, &now, err);
+		if (r < 0 || now == window)
+			return r;
+		(void)poll(NULL, 0, LOOK_MS);
+	}
+	return r < 0 ? r
+		     : cay_fail(err, CAY_E_STATE, "the window manager did not activate window %u",
+				window);
 }

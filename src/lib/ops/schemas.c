@@ -114,7 +114,8 @@ static const char *const screen_actions[] = {
 	[SCREEN_MOVE] = "move", [SCREEN_CLICK] = "click",    [SCREEN_DOWN] = "down",
 	[SCREEN_UP] = "up",     [SCREEN_DRAG] = "drag",      [SCREEN_SCROLL] = "scroll",
 	[SCREEN_KEY] = "key",   [SCREEN_HOLD] = "hold",      [SCREEN_TYPE] = "type",
-	[SCREEN_WAIT] = "wait", [SCREEN_NUM_ACTIONS] = NULL,
+	[SCREEN_WAIT] = "wait", [SCREEN_FOCUS] = "focus",    [SCREEN_CLOSE] = "close",
+	[SCREEN_COPY] = "copy", [SCREEN_NUM_ACTIONS] = NULL,
 };
 static const char *const screen_buttons[] = {
 	[BUTTON_LEFT] = "left", [BUTTON_MIDDLE] = "middle",   [BUTTON_RIGHT] = "right",

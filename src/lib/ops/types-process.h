@@ -121,6 +121,9 @@ enum screen_action_type {
 	SCREEN_HOLD,
 	SCREEN_TYPE,
 	SCREEN_WAIT,
+	SCREEN_FOCUS,
+	SCREEN_CLOSE,
+	SCREEN_COPY,
 	SCREEN_NUM_ACTIONS
 };
 
@@ -154,9 +157,9 @@ struct screen_info {
 
 struct screen_action {
 	unsigned type, button, direction;
-	uint64_t x, y, to_x, to_y, clicks, amount, repeat, duration_ms;
+	uint64_t x, y, to_x, to_y, clicks, amount, repeat, duration_ms, window;
 	bool has_x, has_y, has_to_x, has_to_y, has_button, has_direction, has_clicks, has_amount,
-		has_repeat, has_duration;
+		has_repeat, has_duration, has_window;
 	const char *keys, *text;
 };
 
@@ -170,6 +173,10 @@ struct screen_act {
 struct screen_done {
 	uint64_t width, height, cursor_x, cursor_y;
 	const char *png;
+};
+
+struct screen_clipboard {
+	const char *text;
 };
 
 /* The browser in a sandbox. */

@@ -66,11 +66,6 @@ static const struct page_tool *page_tool_of(const struct tool_run *run)
 	return &page_tools[i];
 }
 
-static int action_put(json_t *action, const char *name, json_t *stolen)
-{
-	return stolen && json_object_set_new(action, name, stolen) < 0 ? -ENOMEM : 0;
-}
-
 /* The place of a target, as {type: "ref", ref} or {type: "coordinate", x, y}. */
 static int action_put_target(const json_t *target, const char *ref, const char *x, const char *y,
 			     json_t *action)
@@ -79,9 +74,9 @@ static int action_put_target(const json_t *target, const char *ref, const char *
 	int r = 0;
 
 	if (by_ref)
-		return action_put(action, ref, json_incref(json_object_get(target, "ref")));
-	r = action_put(action, x, json_incref(json_object_get(target, "x")));
-	return r < 0 ? r : action_put(action, y, json_incref(json_object_get(target, "y")));
+		return json_member_copy(action, ref, target, "ref");
+	r = json_member_copy(action, x, target, "x");
+	return r < 0 ? r : json_member_copy(action, y, target, "y");
 }
 
 static int action_put_places(const struct tool_run *run, json_t *action)
@@ -118,12 +113,8 @@ static int action_put_args(const struct tool_run *run, json_t *action)
 	};
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(same) && r >= 0; i++) {
-		json_t *value = json_object_get(run->args, same[i].arg);
-
-		if (value)
-			r = action_put(action, same[i].member, json_incref(value));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(same) && r >= 0; i++)
+		r = json_member_copy(action, same[i].member, run->args, same[i].arg);
 	return r;
 }
 
@@ -137,34 +128,34 @@ static int action_adapt(const struct tool_run *run, const struct page_tool *tool
 
 	if (str_eq(tool->name, "navigate") &&
 	    (str_eq(url, "back") || str_eq(url, "forward") || str_eq(url, "reload"))) {
-		r = action_put(action, "type", json_string(url));
+		r = json_member_put(action, "type", json_string(url));
 		(void)json_object_del(action, "url");
 	}
 	if (r >= 0 && str_eq(tool->name, "key"))
-		r = action_put(action, "keys", json_string(tool_run_arg_text(run, "text")));
+		r = json_member_put(action, "keys", json_string(tool_run_arg_text(run, "text")));
 	if (str_eq(tool->name, "key") || str_eq(tool->name, "javascript_exec"))
 		(void)json_object_del(action, "text");
 	if (r >= 0 && str_eq(tool->name, "javascript_exec"))
-		r = action_put(action, "script", json_string(tool_run_arg_text(run, "text")));
+		r = json_member_put(action, "script", json_string(tool_run_arg_text(run, "text")));
 	if (r >= 0 && str_eq(tool->name, "cdp_scroll"))
-		r = action_put(action, "amount",
-			       json_integer((json_int_t)(amount < 100 ? 1 : amount / 100)));
+		r = json_member_put(action, "amount",
+				    json_integer((json_int_t)(amount < 100 ? 1 : amount / 100)));
 	if (r >= 0 && str_eq(tool->action, "wait"))
-		r = action_put(action, "duration_ms",
-			       json_integer(duration > 0 ? (json_int_t)(duration * 1000)
-							 : (json_int_t)tool_run_arg_number(
-								   run, "timeout_ms")));
+		r = json_member_put(action, "duration_ms",
+				    json_integer(duration > 0 ? (json_int_t)(duration * 1000)
+							      : (json_int_t)tool_run_arg_number(
+									run, "timeout_ms")));
 	return r;
 }
 
 static int page_make_action(const struct tool_run *run, const struct page_tool *tool, json_t *a)
 {
-	int r = action_put(a, "type", json_string(tool->action));
+	int r = json_member_put(a, "type", json_string(tool->action));
 
 	if (r >= 0 && tool->button)
-		r = action_put(a, "button", json_string(tool->button));
+		r = json_member_put(a, "button", json_string(tool->button));
 	if (r >= 0 && tool->clicks)
-		r = action_put(a, "clicks", json_integer(tool->clicks));
+		r = json_member_put(a, "clicks", json_integer(tool->clicks));
 	if (r >= 0)
 		r = action_put_args(run, a);
 	if (r >= 0)

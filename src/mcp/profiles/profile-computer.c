@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * computer - the tool that Anthropic defines for screens: computer_20250124, and zoom of 20251124
- *
- * Coordinates are those of the pictures that the tool returns: the whole screen, reduced to a size
- * whose details the models see.
+ * computer - the screen by the names that Anthropic defines: the tool computer_20250124 with zoom
+ * of computer_20251124, and the members of computer_toolset_20260801, each a tool of its own
  */
 #include <inttypes.h>
 
 #include "mcp/profiles/profile-code.h"
-#include "mcp/profiles/profile-parts.h"
+#include "mcp/profiles/profile-screen.h"
 
 #define MAX_WIDTH 1280 /* with this height within the 1568 tokens of a picture */
 #define MAX_HEIGHT 800
+#define SETTLE_MS 150
 
 const char *const computer_actions[] = { "key",
 					 "type",
@@ -36,25 +35,79 @@ const char *const computer_directions[] = { "up", "down", "left", "right", NULL 
 enum { NEEDS_PLACE = 1, NEEDS_TEXT = 2, NEEDS_DURATION = 4, HAS_KEYS = 8 };
 
 /* What each becomes. */
-static const struct {
+static const struct computer_row {
 	const char *name, *type, *button;
 	unsigned clicks, rules;
+	const char *says; /* of a member of the toolset, done */
 } computer_rows[] = {
-	{ "key", "key", NULL, 0, NEEDS_TEXT },
-	{ "type", "type", NULL, 0, NEEDS_TEXT },
-	{ "mouse_move", "move", NULL, 0, NEEDS_PLACE },
-	{ "left_click", "click", "left", 1, HAS_KEYS },
-	{ "right_click", "click", "right", 1, HAS_KEYS },
-	{ "middle_click", "click", "middle", 1, HAS_KEYS },
-	{ "double_click", "click", "left", 2, HAS_KEYS },
-	{ "triple_click", "click", "left", 3, HAS_KEYS },
-	{ "left_click_drag", "drag", "left", 0, NEEDS_PLACE | HAS_KEYS },
-	{ "left_mouse_down", "down", "left", 0, 0 },
-	{ "left_mouse_up", "up", "left", 0, 0 },
-	{ "scroll", "scroll", NULL, 0, HAS_KEYS },
-	{ "hold_key", "hold", NULL, 0, NEEDS_TEXT | NEEDS_DURATION },
-	{ "wait", "wait", NULL, 0, NEEDS_DURATION },
+	{ "key", "key", NULL, 0, NEEDS_TEXT, "Pressed" },
+	{ "type", "type", NULL, 0, NEEDS_TEXT, "Typed." },
+	{ "mouse_move", "move", NULL, 0, NEEDS_PLACE, "Moved the mouse." },
+	{ "left_click", "click", "left", 1, HAS_KEYS, "Clicked." },
+	{ "right_click", "click", "right", 1, HAS_KEYS, "Right-clicked." },
+	{ "middle_click", "click", "middle", 1, HAS_KEYS, "Middle-clicked." },
+	{ "double_click", "click", "left", 2, HAS_KEYS, "Double-clicked." },
+	{ "triple_click", "click", "left", 3, HAS_KEYS, "Triple-clicked." },
+	{ "left_click_drag", "drag", "left", 0, NEEDS_PLACE | HAS_KEYS, "Dragged." },
+	{ "left_mouse_down", "down", "left", 0, 0, "The left button is down." },
+	{ "left_mouse_up", "up", "left", 0, 0, "The left button is up." },
+	{ "scroll", "scroll", NULL, 0, HAS_KEYS, "Scrolled" },
+	{ "hold_key", "hold", NULL, 0, NEEDS_TEXT | NEEDS_DURATION, "Held" },
+	{ "wait", "wait", NULL, 0, NEEDS_DURATION, "Waited" },
+	/* they act on nothing */
+	{ "screenshot", NULL, NULL, 0, 0, NULL },
+	{ "cursor_position", NULL, NULL, 0, 0, NULL },
+	{ "zoom", NULL, NULL, 0, 0, NULL },
 };
+
+/* The tool `computer` has it as an argument; a member of the toolset is called so. */
+static const struct computer_row *computer_row_of(const struct tool_run *run)
+{
+	const char *name = tool_run_arg_text(run, "action");
+	size_t i = 0;
+
+	name = name ? name : run->tool->name;
+	while (!str_eq(computer_rows[i].name, name))
+		i++;
+	return &computer_rows[i];
+}
+
+int screen_tool_act(struct tool_run *run, json_t *actions, bool with_picture, struct cay_err *err)
+{
+	bool acts = json_array_size(actions) > 0;
+
+	return tool_run_call(run, OP_SCREEN_ACT, err, "{s:o, s:s, s:i, s:i, s:i}", "actions",
+			     actions, "screenshot", with_picture ? "after" : "none", "max_width",
+			     MAX_WIDTH, "max_height", MAX_HEIGHT, "settle_ms",
+			     acts ? SETTLE_MS : 0);
+}
+
+int screen_tool_zoom(struct tool_run *run, const json_int_t at[static 4], const char *region,
+		     struct cay_err *err)
+{
+	if (at[0] < 0 || at[1] < 0 || at[2] <= at[0] || at[3] <= at[1])
+		return cay_fail_field(
+			err, CAY_E_INVALID, region,
+			"the corners must be x0, y0, x1, y1 with x0 < x1 and y0 < y1");
+	return tool_run_call(run, OP_SCREEN_SHOT, err, "{s:I, s:I, s:I, s:I, s:i, s:i}", "x", at[0],
+			     "y", at[1], "width", at[2] - at[0], "height", at[3] - at[1],
+			     "max_width", MAX_WIDTH, "max_height", MAX_HEIGHT);
+}
+
+int screen_tool_add_picture(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	struct slice png = json_member_text(run->answer.json, "png"), picture = run->answer.body;
+	auto_buf bytes = BUF_INIT(png.n + 1);
+
+	if (run->call.op == OP_SCREEN_ACT) {
+		if (picture_decode("image/png", png, &bytes) < 0)
+			buf_clear(&bytes);
+		picture = (struct slice){ bytes.data, bytes.len };
+	}
+	return tool_result_add_image(out, picture)
+		       ? 0
+		       : cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no picture");
+}
 
 static int computer_refuse_missing(struct cay_err *err, const char *arg, const char *action)
 {
@@ -66,13 +119,12 @@ static int action_set_place(const struct tool_run *run, const char *arg, const c
 			    const char *y, json_t *action)
 {
 	const json_t *place = json_object_get(run->args, arg);
+	int r;
 
 	if (!place)
 		return 0;
-	return json_object_set(action, x, json_array_get(place, 0)) < 0 ||
-			       json_object_set(action, y, json_array_get(place, 1)) < 0
-		       ? -ENOMEM
-		       : 0;
+	r = json_member_put(action, x, json_incref(json_array_get(place, 0)));
+	return r < 0 ? r : json_member_put(action, y, json_incref(json_array_get(place, 1)));
 }
 
 /* A drag has its start in another argument, and its end in the one that others have. */
@@ -87,59 +139,57 @@ static int action_set_places(const struct tool_run *run, bool drag, json_t *acti
 
 static int action_set_text(json_t *action, const char *name, const char *text)
 {
-	return text && json_object_set_new(action, name, json_string(text)) < 0 ? -ENOMEM : 0;
+	return text ? json_member_put(action, name, json_string(text)) : 0;
 }
 
 static int action_set_number(json_t *action, const char *name, uint64_t n)
 {
-	return n && json_object_set_new(action, name, json_integer((json_int_t)n)) < 0 ? -ENOMEM
-										       : 0;
+	return n ? json_member_put(action, name, json_integer((json_int_t)n)) : 0;
 }
 
-/* The action that the arguments ask for, as screen.act has it; *ret is the caller's. */
-static int computer_make_action(const struct tool_run *run, const char *name, json_t **ret,
-				struct cay_err *err)
+static int computer_check_args(const struct tool_run *run, const struct computer_row *row,
+			       struct cay_err *err)
+{
+	static const struct {
+		unsigned rule;
+		const char *arg;
+	} needs[] = { { NEEDS_TEXT, "text" },
+		      { NEEDS_PLACE, "coordinate" },
+		      { NEEDS_DURATION, "duration" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++)
+		if (row->rules & needs[i].rule && !json_object_get(run->args, needs[i].arg))
+			return computer_refuse_missing(err, needs[i].arg, row->name);
+	return 0;
+}
+
+/* The members of the action that the arguments ask for, as screen.act has it. */
+static int computer_fill_action(const struct tool_run *run, const struct computer_row *row,
+				json_t *a)
 {
 	const char *text = tool_run_arg_text(run, "text"), *keys = tool_run_arg_text(run, "key");
 	double duration = json_number_value(json_object_get(run->args, "duration"));
-	json_t *a = json_object();
-	size_t i = 0;
-	int r;
+	int r = action_set_text(a, "type", row->type);
 
-	*ret = a;
-	while (!str_eq(computer_rows[i].name, name))
-		i++;
-	if (computer_rows[i].rules & NEEDS_TEXT && !text)
-		return computer_refuse_missing(err, "text", name);
-	if (computer_rows[i].rules & NEEDS_PLACE && !json_object_get(run->args, "coordinate"))
-		return computer_refuse_missing(err, "coordinate", name);
-	if (computer_rows[i].rules & NEEDS_DURATION && !json_object_get(run->args, "duration"))
-		return computer_refuse_missing(err, "duration", name);
-	r = a ? 0 : -ENOMEM;
 	if (r >= 0)
-		r = action_set_text(a, "type", computer_rows[i].type);
+		r = action_set_text(a, "button", row->button);
 	if (r >= 0)
-		r = action_set_text(a, "button", computer_rows[i].button);
-	if (r >= 0)
-		r = action_set_number(a, "clicks", computer_rows[i].clicks);
-	if (r >= 0 && !(computer_rows[i].rules & (NEEDS_TEXT | NEEDS_DURATION)))
-		r = action_set_places(run, str_eq(name, "left_click_drag"), a);
-	if (r >= 0 && computer_rows[i].rules & HAS_KEYS)
+		r = action_set_number(a, "clicks", row->clicks);
+	if (r >= 0 && !(row->rules & (NEEDS_TEXT | NEEDS_DURATION)))
+		r = action_set_places(run, str_eq(row->type, "drag"), a);
+	if (r >= 0 && row->rules & HAS_KEYS)
 		r = action_set_text(a, "keys", keys ? keys : text);
-	if (r >= 0 && computer_rows[i].rules & NEEDS_TEXT)
-		r = action_set_text(a, str_eq(name, "type") ? "text" : "keys", text);
-	if (r >= 0 && computer_rows[i].rules & NEEDS_DURATION)
-		r = json_object_set_new(a, "duration_ms",
-					json_integer((json_int_t)(duration * 1000))) < 0
-			    ? -ENOMEM
-			    : 0;
-	if (r >= 0 && str_eq(name, "scroll")) {
-		r = action_set_text(a, "direction", tool_run_arg_text(run, "scroll_direction"));
-		if (r >= 0)
-			r = action_set_number(a, "amount",
-					      tool_run_arg_number(run, "scroll_amount"));
-	}
-	return r < 0 ? cay_no_memory(err) : 0;
+	if (r >= 0 && row->rules & NEEDS_TEXT)
+		r = action_set_text(a, str_eq(row->type, "type") ? "text" : "keys", text);
+	if (r >= 0 && row->rules & NEEDS_DURATION)
+		r = json_member_put(a, "duration_ms", json_integer((json_int_t)(duration * 1000)));
+	if (r >= 0 && str_eq(row->type, "key"))
+		r = action_set_number(a, "repeat", tool_run_arg_number(run, "repeat"));
+	if (r < 0 || !str_eq(row->type, "scroll"))
+		return r;
+	r = action_set_text(a, "direction", tool_run_arg_text(run, "scroll_direction"));
+	return r < 0 ? r
+		     : action_set_number(a, "amount", tool_run_arg_number(run, "scroll_amount"));
 }
 
 static int computer_zoom(struct tool_run *run, struct cay_err *err)
@@ -147,60 +197,70 @@ static int computer_zoom(struct tool_run *run, struct cay_err *err)
 	const json_t *region = json_object_get(run->args, "region");
 	json_int_t at[4];
 
-	for (size_t i = 0; i < 4; i++)
-		at[i] = json_integer_value(json_array_get(region, i));
 	if (!region)
 		return computer_refuse_missing(err, "region", "zoom");
-	if (at[0] < 0 || at[1] < 0 || at[2] <= at[0] || at[3] <= at[1])
-		return cay_fail_field(err, CAY_E_INVALID, "region",
-				      "must be [x0, y0, x1, y1] with x0 < x1 and y0 < y1");
-	return tool_run_call(run, OP_SCREEN_SHOT, err, "{s:I, s:I, s:I, s:I, s:i, s:i}", "x", at[0],
-			     "y", at[1], "width", at[2] - at[0], "height", at[3] - at[1],
-			     "max_width", MAX_WIDTH, "max_height", MAX_HEIGHT);
+	for (size_t i = 0; i < 4; i++)
+		at[i] = json_integer_value(json_array_get(region, i));
+	return screen_tool_zoom(run, at, "region", err);
 }
 
 int computer_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const char *name = tool_run_arg_text(run, "action");
-	bool shot = str_eq(name, "screenshot"), cursor = str_eq(name, "cursor_position");
-	json_t *actions, *action = NULL;
-	int r = 0;
+	const struct computer_row *row = computer_row_of(run);
+	bool member = !json_object_get(run->args, "action");
+	auto_json actions = NULL;
+	json_t *action;
+	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
-	if (str_eq(name, "zoom"))
+	if (str_eq(row->name, "zoom"))
 		return computer_zoom(run, err);
-	actions = json_array();
-	if (!shot && !cursor)
-		r = computer_make_action(run, name, &action, err);
-	if (r >= 0 && action && json_array_append(actions, action) < 0)
-		r = cay_no_memory(err);
-	json_decref(action);
-	if (r < 0) {
-		json_decref(actions);
+	r = computer_check_args(run, row, err);
+	if (r < 0)
 		return r;
+	actions = json_array();
+	if (row->type) {
+		action = json_object();
+		if (json_array_append_new(actions, action) < 0 ||
+		    computer_fill_action(run, row, action) < 0)
+			return cay_no_memory(err);
 	}
-	return tool_run_call(run, OP_SCREEN_ACT, err, "{s:o, s:s, s:i, s:i, s:i}", "actions",
-			     actions, "screenshot", cursor ? "none" : "after", "max_width",
-			     MAX_WIDTH, "max_height", MAX_HEIGHT, "settle_ms", shot ? 0 : 150);
+	return screen_tool_act(run, json_incref(actions),
+			       !str_eq(row->name, "cursor_position") && (!member || !row->type),
+			       err);
+}
+
+static int computer_write_cursor(struct tool_run *run, struct tool_result *out)
+{
+	return tool_result_printf(out, "X=%" PRIu64 ",Y=%" PRIu64,
+				  json_member_number(run->answer.json, "cursor_x"),
+				  json_member_number(run->answer.json, "cursor_y"));
 }
 
 int computer_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
-	const json_t *j = run->answer.json;
-	struct slice png = json_member_text(j, "png");
-	auto_buf bytes = BUF_INIT(png.n + 1);
+	return str_eq(computer_row_of(run)->name, "cursor_position")
+		       ? computer_write_cursor(run, out)
+		       : screen_tool_add_picture(run, out, err);
+}
 
-	if (run->call.op == OP_SCREEN_SHOT)
-		return tool_result_add_image(out, run->answer.body)
-			       ? 0
-			       : cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no picture");
-	if (str_eq(tool_run_arg_text(run, "action"), "cursor_position"))
-		return tool_result_printf(out, "X=%" PRIu64 ",Y=%" PRIu64,
-					  json_member_number(j, "cursor_x"),
-					  json_member_number(j, "cursor_y"));
-	if (picture_decode("image/png", png, &bytes) < 0 ||
-	    !tool_result_add_image(out, (struct slice){ bytes.data, bytes.len }))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no picture");
-	return 0;
+int computer_member_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const struct computer_row *row = computer_row_of(run);
+	double duration = json_number_value(json_object_get(run->args, "duration"));
+	const char *text = tool_run_arg_text(run, "text");
+
+	if (!row->says)
+		return computer_write_result(run, out, err);
+	if (str_eq(row->type, "key"))
+		return tool_result_printf(out, "%s %s.", row->says, text);
+	if (str_eq(row->type, "hold"))
+		return tool_result_printf(out, "%s %s for %gs.", row->says, text, duration);
+	if (str_eq(row->type, "wait"))
+		return tool_result_printf(out, "%s %gs.", row->says, duration);
+	if (str_eq(row->type, "scroll"))
+		return tool_result_printf(out, "%s %s.", row->says,
+					  tool_run_arg_text(run, "scroll_direction"));
+	return tool_result_printf(out, "%s", row->says);
 }

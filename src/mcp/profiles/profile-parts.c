@@ -34,6 +34,18 @@ bool json_member_true(const json_t *o, const char *name)
 	return json_is_true(json_object_get(o, name));
 }
 
+int json_member_put(json_t *o, const char *name, json_t *stolen)
+{
+	return json_object_set_new(o, name, stolen) < 0 ? -ENOMEM : 0;
+}
+
+int json_member_copy(json_t *o, const char *name, const json_t *from, const char *member)
+{
+	json_t *value = json_object_get(from, member);
+
+	return value && json_object_set(o, name, value) < 0 ? -ENOMEM : 0;
+}
+
 int json_member_filename(const json_t *o, const char *member, struct buf *out)
 {
 	struct slice name = json_member_text(o, member);

@@ -17,6 +17,11 @@ struct slice json_member_text(const json_t *o, const char *name);
 const char *json_member_str(const json_t *o, const char *name);
 uint64_t json_member_number(const json_t *o, const char *name);
 bool json_member_true(const json_t *o, const char *name);
+/* Set a member; NULL counts as no memory. */
+[[nodiscard]] int json_member_put(json_t *o, const char *name, json_t *stolen);
+/* Set a member to that of another object, if that has it. */
+[[nodiscard]] int json_member_copy(json_t *o, const char *name, const json_t *from,
+				   const char *member);
 /* A file name: member, or "base64:..." for one that is not UTF-8. */
 [[nodiscard]] int json_member_filename(const json_t *o, const char *member, struct buf *out);
 /* A member of a stream, such as "stdout" "_offset"; 0 or empty when it is of another type. */

@@ -12,6 +12,7 @@
 extern const char *const native_streams[], *const native_encodings[], *const native_languages[];
 extern const char *const anthropic_commands[], *const deep_modes[];
 extern const char *const computer_actions[], *const computer_directions[];
+extern const char *const openai_actions[], *const openai_buttons[];
 extern const char *const agent_languages[], *const agent_encodings[];
 
 tool_next_call_fn native_sandbox_create_next_call, native_sandbox_list_next_call,
@@ -29,7 +30,10 @@ tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
 
 tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call, computer_next_call;
 tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result,
-	computer_write_result;
+	computer_write_result, computer_member_write_result;
+
+tool_next_call_fn openai_next_call;
+tool_write_result_fn openai_write_result;
 
 tool_next_call_fn deep_bash_next_call, deep_grep_next_call, deep_read_next_call,
 	deep_edit_next_call;
@@ -47,6 +51,11 @@ tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, h
 	hub_kill_next_call, hub_info_next_call;
 tool_write_result_fn hub_shell_write_result, hub_upload_write_result, hub_download_write_result,
 	hub_kill_write_result, hub_processes_write_result, hub_info_write_result;
+
+tool_next_call_fn hub_screen_next_call, hub_zoom_next_call, hub_screen_info_next_call;
+tool_write_result_fn hub_screen_write_result, hub_zoom_write_result, hub_cursor_write_result,
+	hub_screen_info_write_result, hub_windows_write_result, hub_active_window_write_result,
+	hub_clipboard_write_result;
 
 tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call,
 	agent_code_next_call;

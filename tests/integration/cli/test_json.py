@@ -21,6 +21,7 @@ REASONS = {
     "completion": "a shell reads what is printed",
     "snapshot export": "it writes a tar",
     "screenshot": "it writes a picture",
+    "clipboard": "what is printed is the text that was copied",
     "browser shot": "it prints a picture",
     "browser connect": "it prints a URL and forwards until it is stopped",
     "backup": "it prints the name of the file it wrote",

@@ -47,6 +47,15 @@ class User:
                 said = self(t["name"], True, **{k: values.get(k, "x") for k in t["inputSchema"].get("required", [])})
                 assert "has no browser" in said, (t["name"], said)
 
+    def without_a_screen(self):
+        """The tools of screens, of which this image has none: mcp/test_screen_tools.py has one."""
+        values = {"coordinate": [1, 1], "start_coordinate": [1, 1], "region": [1, 1, 9, 9], "scroll_direction": "up", "window_id": "1", "actions": [{"type": "wait"}], "direction": "up"}
+        for t in TABLE[self.profile]["tools"]:
+            if self.profile in ("computer", "openai") or TABLE[self.profile]["operations"][t["name"]].startswith("screen."):
+                types = {n: p["type"] for n, p in t["inputSchema"]["properties"].items()}
+                said = self(t["name"], True, **{k: values.get(k, i + 1 if types[k] in ("integer", "number") else "x") for i, k in enumerate(t["inputSchema"].get("required", []))} | ({"x1": 20, "y1": 20} if t["name"] == "zoom_screen" else {}))
+                assert "has no screen" in said, (t["name"], said)
+
     def done(self):
         assert self.called == {t["name"] for t in TABLE[self.profile]["tools"]}
         self.node.door().call("DELETE", f"/v1/sandboxes?group={self.group}")
@@ -170,6 +179,16 @@ def test_browser(user):
     user.without_a_browser()
 
 
+@profile("computer")
+def test_computer(user):
+    user.without_a_screen()
+
+
+@profile("openai")
+def test_openai(user):
+    user.without_a_screen()
+
+
 @profile("deep-agent")
 def test_deep_agent(user):
     user.without_a_browser()
@@ -190,6 +209,7 @@ def test_deep_agent(user):
 @profile("sandboxhub")
 def test_sandboxhub(user):
     user.without_a_browser()
+    user.without_a_screen()
     user("close_browser", True)
     assert user.data("execute_shell", command="echo hi") == {"output": "hi", "error": "", "system": ""}
     assert "f, 3 bytes" in user("write_file", path="f", content="abc")

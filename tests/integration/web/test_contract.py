@@ -226,6 +226,7 @@ def walk(me, w):
     # screens: control/test_screen.py has one
     refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen")
     refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen/shot?max_width=640")
+    refused("unsupported", me, "GET", f"/v1/sandboxes/{box}/screen/clipboard")
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/screen/actions", {"actions": [{"type": "type", "text": "x"}]})
     # browsers: control/test_browser_actions.py has one
     for what in ("", "/snapshot?filter=all", "/shot?full=true"):

@@ -28,7 +28,7 @@ BYTES = {"image.import": lambda c: world.tiny(), "tree.put": lambda c: cay.layer
 TEXT = {"file.write": b"hello", "upload.put": b"hello"}  # through Prism, which reads it as text; its size and hash are in the example
 # Where an example cannot do what it says: here nobody named a registry to pull from, nor a domain for previews, no sandbox has a network, and nothing asks.
 REFUSED = {"image.pull": (403, "permission_denied"), "sandbox.preview": (422, "unsupported"), "kernel.install": (409, "wrong_state"),
-           **{name: (422, "unsupported") for name in ("screen.info", "screen.shot", "screen.act", "screen.vnc", "browser.info", "browser.act", "browser.snapshot", "browser.shot", "browser.cdp")},
+           **{name: (422, "unsupported") for name in ("screen.info", "screen.shot", "screen.clipboard", "screen.act", "screen.vnc", "browser.info", "browser.act", "browser.snapshot", "browser.shot", "browser.cdp")},
            **{name: (404, "not_found") for name in ("ask.get", "ask.answer")}}
 # What becomes of a connection that stops being HTTP.
 PROTOCOL = {"port.connect": "cay-port"}
