@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/jsonw.h"
 #include "base/path.h"
 
 #define BUNDLE_MAX MIB(4)
@@ -26,6 +27,12 @@ static const char *const anchors[] = {
 	ALONE,
 	"/etc/pki/ca-trust/source/anchors/cay.crt",
 	"/etc/ca-certificates/trust-source/anchors/cay.crt",
+};
+
+/* Where Chromium and Chrome look for policies; those whose directory exists. */
+static const char *const browser_policies[] = {
+	"/etc/chromium/policies/managed/cay-trust.json",
+	"/etc/opt/chrome/policies/managed/cay-trust.json",
 };
 
 /* These replace the certificates a program has, so they name a bundle with all. */
@@ -114,6 +121,42 @@ static void env_set(const char *bundle)
 	env_add("UV_NATIVE_TLS", "1");
 }
 
+/* The lines between the first two that begin with dashes: base64, which has no such line. */
+static int pem_append_body(struct slice pem, struct buf *to)
+{
+	unsigned dashed = 0;
+
+	while (pem.n && dashed < 2) {
+		struct slice line = slice_trim(slice_cut(&pem, '\n'));
+
+		if (line.n && line.p[0] == '-')
+			dashed++;
+		else if (dashed == 1 && buf_append(to, line.p, line.n) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Browsers have certificates of their own; they add those that a policy names. */
+static void browser_policies_write(struct slice pem)
+{
+	auto_buf text = BUF_INIT(KIB(16)), der = BUF_INIT(KIB(8));
+	struct jw w = jw_to(&text);
+
+	if (pem_append_body(pem, &der) < 0)
+		return;
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, "CACertificates");
+	jw_str(&w, NULL, buf_str(&der));
+	jw_end(&w);
+	jw_end(&w);
+	if (jw_finish(&w) < 0)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(browser_policies); i++)
+		(void)file_write(browser_policies[i], O_CREAT | O_TRUNC,
+				 (struct slice){ text.data, text.len });
+}
+
 void trust_add(struct slice pem)
 {
 	const char *bundle = NULL;
@@ -121,6 +164,7 @@ void trust_add(struct slice pem)
 	directories_create(anchors[0]);
 	for (size_t i = 0; i < ARRAY_SIZE(anchors); i++)
 		(void)file_write(anchors[i], O_CREAT | O_TRUNC, pem);
+	browser_policies_write(pem);
 	for (size_t i = 0; i < ARRAY_SIZE(bundles); i++)
 		if (bundle_append(bundles[i], pem) && !bundle)
 			bundle = bundles[i];

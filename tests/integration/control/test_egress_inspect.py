@@ -16,6 +16,7 @@ import cay
 import lab
 import pytest
 import tlshost
+import unpacked
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
 from test_egress import client_hello, decisions
@@ -402,6 +403,26 @@ def test_programs_trust_the_ca(node, net, box):
     plain = box(rule())
     assert "SSL_CERT_FILE" not in node.exec(plain, ["env"]).text
     assert node.exec(plain, ["ls", "/usr/local/share/ca-certificates"]).exit_code != 0
+
+
+@pytest.mark.one_lane  # it lends an image to the node
+def test_chromium_trusts_the_ca(node, net):
+    """A rule with a name lets it through, which needs hellos without ECH; one that reads requests needs its trust."""
+    def opened(one):
+        done = node.call("POST", f"/v1/sandboxes/{one}/browser/actions", {"actions": [{"type": "navigate", "url": HTTPS + "api.example.com/v1/b"}], "snapshot": "text"})
+        return done.get("error", ""), (done.get("page") or {}).get("text", "")
+
+    with unpacked.lent(node, "desktop") as image:
+        early, late = (node.create(image, limits={"memory_bytes": "2Gi"}, egress={"rules": [rule(inspect=i)]}) for i in (True, False))
+        net.connections()
+        assert "you said GET /v1/b" in opened(early)[1]
+        assert b"GET /v1/b" in requests(net)[0]
+        assert "ERR_CERT_AUTHORITY_INVALID" in opened(late)[0], "the host itself is reached, and its CA is not one of Chromium's"
+        node.call("PUT", f"/v1/sandboxes/{late}/egress", {"rules": [rule(inspect=True)]})
+        node.call("POST", f"/v1/sandboxes/{late}/services/browser/restart")
+        assert "you said GET /v1/b" in opened(late)[1]
+        for one in early, late:
+            node.delete(one)
 
 
 def test_a_policy_for_one_that_dozes_or_is_paused(node, net):
