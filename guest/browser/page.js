@@ -309,6 +309,8 @@
     }
   }
 
+  const cut = (text, max) => ({ text: text.slice(0, max).toWellFormed(), left: Math.max(0, text.length - max), ...view() });
+  const markdownOf = cayMarkdown({ clean, HIDDEN, MAX_TEXT, MAX_NODES, tagOf, kindOf, attributeOf, shadowOf, childrenOf, findIn, isShown });
   const snapshot = ({ filter = 'visible', max = 12000, ref } = {}) => {
     const root = ref ? elementOf(ref) : document.body;
     if (ref && !root)
@@ -317,7 +319,10 @@
     if (filter === 'text') {
       const whole = (root || document.documentElement).innerText || '';
       const text = whole.replace(/[^\S\n]+/g, ' ').replace(/\n{3,}/g, '\n\n').replace(HIDDEN, c => c === '\n' ? c : ' ').trim().toWellFormed();
-      return { text: text.slice(0, max).toWellFormed(), left: Math.max(0, text.length - max), ...view() };
+      return cut(text, max);
+    }
+    if (filter === 'markdown') {
+      return cut(markdownOf(ref ? root : null), max);
     }
     if (root)
       walk.walk(root, offsetOf(documentOf(root)), false);

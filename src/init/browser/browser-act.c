@@ -347,7 +347,8 @@ int browser_read_page(struct tab *t, unsigned filter, const char *ref, uint64_t 
 	static const char *const filters[] = { [BROWSER_VISIBLE] = "visible",
 					       [BROWSER_ALL] = "all",
 					       [BROWSER_INTERACTIVE] = "interactive",
-					       [BROWSER_TEXT] = "text" };
+					       [BROWSER_TEXT] = "text",
+					       [BROWSER_MARKDOWN] = "markdown" };
 	auto_buf expression = BUF_INIT(KIB(8)), options = BUF_INIT(KIB(4));
 	struct jw w = jw_to(&options);
 	auto_json said = NULL;

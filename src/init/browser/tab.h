@@ -2,7 +2,7 @@
 #ifndef CAY_INIT_BROWSER_TAB_H
 #define CAY_INIT_BROWSER_TAB_H
 /*
- * tab - one tab of the browser, and a world in its page where guest/browser/page.js runs
+ * tab - one tab of the browser, and a world in its page where the scripts of guest/browser run
  *
  * The world is made once for a page and found again by its name, so references to elements that one
  * request returned are valid in the next.  Nothing else is kept between requests.

@@ -5,8 +5,9 @@
  * trust - programs trust one more CA: that of the inspected connections of this sandbox
  *
  * The certificate is appended to each bundle that the image has, and put where the tools that make
- * bundles look, so that it stays when they run.  A policy names it to Chromium.  Execs get variables for programs that have
- * certificates of their own; those of the image, the sandbox and the exec win.
+ * bundles look, so that it stays when they run.  A policy names it to Chromium.  Execs get
+ * variables for programs that have certificates of their own; those of the image, the sandbox and
+ * the exec win.
  */
 #include "ops/field.h"
 

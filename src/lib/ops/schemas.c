@@ -146,9 +146,10 @@ static const char *const browser_formats[] = {
 	[BROWSER_PNG] = "png", [BROWSER_PDF] = "pdf", [BROWSER_NUM_FORMATS] = NULL
 };
 static const char *const browser_filters[] = {
-	[BROWSER_NONE] = "none", [BROWSER_VISIBLE] = "visible",
-	[BROWSER_ALL] = "all",   [BROWSER_INTERACTIVE] = "interactive",
-	[BROWSER_TEXT] = "text", [BROWSER_NUM_FILTERS] = NULL,
+	[BROWSER_NONE] = "none",      [BROWSER_VISIBLE] = "visible",
+	[BROWSER_ALL] = "all",        [BROWSER_INTERACTIVE] = "interactive",
+	[BROWSER_TEXT] = "text",      [BROWSER_MARKDOWN] = "markdown",
+	[BROWSER_NUM_FILTERS] = NULL,
 };
 static const char *const warm_languages[] = { "python", NULL };
 static const char *const loaded_states[] = {

@@ -9,7 +9,8 @@
 
 #include "mcp/profiles/profile-parts.h"
 
-#define TEXT_MAX 50000 /* characters of a page */
+#define TEXT_MAX 50000   /* characters of a page */
+#define FETCH_MAX 100000 /* of one that WebFetch reads */
 
 const char *const page_filters[] = { "visible", "all", "interactive", NULL };
 const char *const page_targets[] = { "coordinate", "ref", NULL };
@@ -391,6 +392,42 @@ int page_tabs_write_result(struct tool_run *run, struct tool_result *out, struct
 				    json_member_true(tab, "active") ? "  (active)" : "");
 	}
 	return result_lines_end(&lines, "no tab is open", false, out);
+}
+
+/* In a tab of its own, which is closed then: others may be at work in the one used last. */
+int page_fetch_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const char *tab = json_member_str(json_object_get(run->answer.json, "page"), "tab");
+
+	if (run->step == 0)
+		return tool_run_call(run, OP_BROWSER_ACT, err, "{s:[{s:s, s:s}], s:s, s:i}",
+				     "actions", "type", "tab_new", "url",
+				     tool_run_arg_text(run, "url"), "snapshot", "markdown",
+				     "max_chars", FETCH_MAX);
+	if (run->step > 1 || !tab[0])
+		return TOOL_FINISHED;
+	if (tool_run_add_row(run, json_incref(run->answer.json), err) < 0)
+		return -ENOMEM;
+	return tool_run_call(run, OP_BROWSER_ACT, err, "{s:[{s:s}], s:s}", "actions", "type",
+			     "tab_close", "tab", tab);
+}
+
+int page_fetch_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const json_t *rows = json_object_get(run->args, TOOL_ROWS),
+		     *first = json_array_get(rows, 0);
+	const json_t *page = json_object_get(first, "page");
+	const char *error = json_member_str(first, "error");
+
+	if (!first)
+		return page_check_done(run, err);
+	if (error[0])
+		return cay_fail(err, CAY_E_INVALID, "%s", error);
+	tool_result_note_failure(out,
+				 tool_result_printf(out, "%s — %s", json_member_str(page, "url"),
+						    json_member_str(page, "title")));
+	tool_result_add_cut(out, json_member_text(page, "text"), FETCH_MAX, NULL);
+	return 0;
 }
 
 int page_closed_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)

@@ -166,6 +166,54 @@ def test_a_snapshot_has_what_a_person_sees(form):
     assert len(short["text"]) <= 300 and short["left"] > 10 and short["text"] == everything[:len(short["text"])]
 
 
+ARTICLE = f"""# On *bread*
+
+Flour, water and **salt**: see [the second page]({HOME}/second) or nothing.
+It takes `12 h`.
+
+## Steps
+
+3. Mix
+   - by hand
+   - or not
+4. Wait
+
+> Bread is slow.
+>
+> So am I.
+
+````
+oven:
+  heat = 250 ```
+````
+
+| Flour | g |
+| --- | --- |
+| rye \\| wheat | 500 |
+| water |  |
+
+In contents. ![A loaf]({HOME}/x.png)
+
+---
+
+In the shadow.
+
+In a form.
+
+Written by a script."""
+
+
+def test_a_page_is_read_as_markdown(browser):
+    """Its main part: what a person reads, written as CommonMark and its tables have it."""
+    browser.open("/article")
+    read = browser.snapshot(filter="markdown")
+    assert read["text"] == ARTICLE and read["left"] == 0 and read["title"] == "On bread"
+    short = browser.snapshot(filter="markdown", max_chars=100)
+    assert short["text"] == ARTICLE[:100] and short["left"] == len(ARTICLE) - 100
+    done = browser.act({"type": "navigate", "url": HOME + "/"}, snapshot="markdown")
+    assert "| Bern | 134,000 |" in done["page"]["text"] and "hunter2" not in done["page"]["text"], "without a main part it is the whole page"
+
+
 def test_references_stay_and_end_with_their_page(form):
     first = form.snapshot(filter="all", max_chars=50000)["text"]
     assert form.snapshot(filter="all", max_chars=50000)["text"] == first
@@ -401,9 +449,12 @@ def test_hostile_pages_cost_one_request(browser):
     begun = time.monotonic()
     seen = browser.snapshot(filter="all")
     assert len(seen["text"]) <= 12000 and seen["left"] > 10000 and time.monotonic() - begun < 15
+    begun = time.monotonic()
+    assert len(browser.snapshot(filter="markdown")["text"]) <= 12000 and time.monotonic() - begun < 15
     browser.open("/deep")
     assert browser.snapshot(filter="text")["text"] == "bottom"
-    browser.snapshot(filter="all")
+    for reading in "all", "markdown":
+        browser.snapshot(filter=reading)
     browser.open("/loop")
     loop = browser.ref('button "Loop"')
     try:

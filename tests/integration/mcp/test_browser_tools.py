@@ -127,6 +127,10 @@ def test_deep_agents_browser(tools):
     assert tools.content("browser_screenshot", {})[0]["type"] == "image"
     assert tools.content("browser_screenshot", {"full_page": True})[0]["type"] == "image"
     assert base64.b64decode(tools("browser_pdf"))[:5] == b"%PDF-"
+    read = tools("WebFetch", url=HOME + "/article", prompt="what is it about?")
+    assert read.startswith(f"{HOME}/article — On bread\n# On *bread*\n") and "Written by a script." in read and "Imprint" not in read
+    assert tools("browser_get_url") == HOME + "/", "its tab is closed, and the other one as it was"
+    assert "did not load" in tools("WebFetch", True, url="http://127.0.0.1:9/", prompt="x") and tools("browser_get_url") == HOME + "/"
 
 
 @using("sandboxhub", "execute_shell", command="true")

@@ -43,7 +43,7 @@ class User:
         target = {"type": "ref", "ref": "ref_1"}
         values = {"target": target, "from": target, "scroll_direction": "up", "direction": "up", "duration": 1, "x": 1, "y": -1, "url": "about:blank"}
         for t in TABLE[self.profile]["tools"]:
-            if t["name"].startswith(("browser_", "cdp_", "open_browser")) or self.profile == "browser":
+            if t["name"].startswith(("browser_", "cdp_", "open_browser", "WebFetch")) or self.profile == "browser":
                 said = self(t["name"], True, **{k: values.get(k, "x") for k in t["inputSchema"].get("required", [])})
                 assert "has no browser" in said, (t["name"], said)
 
