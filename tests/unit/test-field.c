@@ -496,13 +496,15 @@ static void write_value(const struct field *f, uint64_t n, struct buf *b)
 			   : f->type == FIELD_MAP ? "{"
 						  : "[");
 
-	for (uint64_t i = 0; r >= 0 && i < n; i++) {
-		if (f->type == FIELD_TEXT)
-			r = buf_putc(b, f->check == CHECK_PATH && i == 0 ? '/' : 'a');
-		else
-			r = buf_printf(b, f->type == FIELD_MAP ? "%s\"a%d\":\"\"" : "%s\"%d\"",
-				       i ? "," : "", (int)i + 1);
+	if (r >= 0 && f->type == FIELD_TEXT && (r = buf_reserve(b, n + 1)) >= 0) {
+		memset(b->data + b->len, 'a', n);
+		if (f->check == CHECK_PATH && n)
+			b->data[b->len] = '/';
+		b->len += n;
 	}
+	for (uint64_t i = 0; r >= 0 && f->type != FIELD_TEXT && i < n; i++)
+		r = buf_printf(b, f->type == FIELD_MAP ? "%s\"a%d\":\"\"" : "%s\"%d\"",
+			       i ? "," : "", (int)i + 1);
 	if (r >= 0)
 		r = buf_puts(b, f->type == FIELD_TEXT ? "\"}" : f->type == FIELD_MAP ? "}}" : "]}");
 	assert_int_equal(r, 0);

@@ -177,10 +177,11 @@ def test_code_ends_with_its_client(world, run):
     """Who gives up closes the connection: the code is interrupted, and the variables stay."""
     run("kept = 9")
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": {"name": "run_code", "arguments": {"sandbox": run.box, "code": "import select\nbegun = 1\nselect.select([], [], [], 300)"}, "_meta": run.client.meta()}}
+            "params": {"name": "run_code", "arguments": {"sandbox": run.box, "code": "import select\nbegun = 1\nopen('/tmp/begun', 'w').close()\nselect.select([], [], [], 300)"}, "_meta": run.client.meta()}}
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", world.port, timeout=30)) as c:
         c.request("POST", "/mcp" + run.client.query, json.dumps(body), run.client.headers("tools/call", body["params"]))
-        cay.wait_for("its begin", lambda: busy(world, run.box) == ["python"], 30)
+        # busy is also one whose first statement has not run
+        cay.wait_for("its begin", lambda: world.exec(run.box, ["ls", "/tmp/begun"]).exit_code == 0, 30)
     cay.wait_for("its end", lambda: busy(world, run.box) == [], 30)
     assert run.text("(kept, begun)") == "(9, 1)\n[done]"
 
