@@ -19,6 +19,8 @@ static void ask_page(struct tab *t, unsigned what)
 		{ .type = BROWSER_EVALUATE, .script = "1" },
 		{ .type = BROWSER_BACK },
 	};
+	const struct browser_shot_query whole = { .full = true },
+					region = { .x = 1, .width = 9, .height = 9 };
 	struct browser_result result = {};
 	struct browser_snapshot snapshot = {};
 	struct slice png = {};
@@ -29,7 +31,9 @@ static void ask_page(struct tab *t, unsigned what)
 	if (what < ARRAY_SIZE(actions)) {
 		(void)!browser_do(&h, &actions[what], &result, &err);
 	} else if (what == ARRAY_SIZE(actions)) {
-		(void)!browser_take_picture(t, true, &png, &err);
+		(void)!browser_take_picture(t, &whole, &png, &err);
+	} else if (what == ARRAY_SIZE(actions) + 1) {
+		(void)!browser_take_picture(t, &region, &png, &err);
 	} else if (browser_read_page(t, BROWSER_ALL, NULL, 100, &snapshot, &err) >= 0) {
 		CHECK(utf8_is_valid(snapshot.text, strlen(snapshot.text)));
 		CHECK(utf8_is_valid(snapshot.url, strlen(snapshot.url)));
@@ -78,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (data[0] % 10 == 9 && tabs_read(&t.devtools, &arena, &tabs, &err) >= 0)
 			CHECK(tabs.n <= TABS_MAX);
 		if (data[0] % 10 < 9)
-			ask_page(&t, data[0] % 10);
+			ask_page(&t, data[0] % 11);
 	}
 	CHECK(close(null) == 0);
 	return 0;

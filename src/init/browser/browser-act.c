@@ -277,6 +277,13 @@ static int browser_wait(struct browser_hand *h, const struct browser_action *a, 
 	}
 }
 
+int browser_pause(struct browser_hand *h, uint64_t ms, struct cay_err *err)
+{
+	const struct browser_action wait = { .type = BROWSER_WAIT, .duration_ms = ms };
+
+	return browser_wait(h, &wait, err);
+}
+
 static int browser_do_with_mouse(struct browser_hand *h, const struct browser_action *a,
 				 struct cay_err *err)
 {
@@ -405,20 +412,49 @@ static int browser_copy_data(struct tab *t, const json_t *result, struct slice *
 	return 0;
 }
 
-/* The size of the whole page. */
-static int page_size(struct tab *t, uint64_t *width, uint64_t *height, struct cay_err *err)
+/* What a picture shows, in pixels of the page. */
+struct picture_clip {
+	double x, y, width, height, scale;
+};
+
+/* The whole page, or the region of the view, enlarged to the view's size. */
+static int picture_clip_find(struct tab *t, const struct browser_shot_query *q,
+			     struct picture_clip *ret, struct cay_err *err)
 {
 	auto_json metrics = NULL;
-	const json_t *size;
+	const json_t *page, *view;
+	double wide, high;
 	struct jw w;
 	int r;
 
 	cdp_begin(&t->cdp, &w, "Page.getLayoutMetrics");
 	r = cdp_call(&t->cdp, &w, &metrics, err);
-	size = r >= 0 ? json_object_get(metrics, "cssContentSize") : NULL;
-	*width = member_count(size, "width");
-	*height = member_count(size, "height");
-	return r;
+	if (r < 0)
+		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
+	page = json_object_get(metrics, "cssContentSize");
+	view = json_object_get(metrics, "cssLayoutViewport");
+	if (q->full) {
+		*ret = (struct picture_clip){ .width = (double)member_count(page, "width"),
+					      .height = (double)member_count(page, "height"),
+					      .scale = 1 };
+		return 0;
+	}
+	wide = (double)member_count(view, "clientWidth");
+	high = (double)member_count(view, "clientHeight");
+	if ((double)(q->x + q->width) > wide || (double)(q->y + q->height) > high)
+		return cay_fail_field(err, CAY_E_INVALID, "width",
+				      "the region is outside of the view, which is %.0fx%.0f", wide,
+				      high);
+	*ret = (struct picture_clip){
+		.x = (double)(member_count(view, "pageX") + q->x),
+		.y = (double)(member_count(view, "pageY") + q->y),
+		.width = (double)q->width,
+		.height = (double)q->height,
+	};
+	wide /= ret->width;
+	high /= ret->height;
+	ret->scale = wide < high ? wide : high;
+	return 0;
 }
 
 int browser_print(struct tab *t, struct slice *ret, struct cay_err *err)
@@ -437,33 +473,34 @@ int browser_print(struct tab *t, struct slice *ret, struct cay_err *err)
 	return browser_copy_data(t, result, ret, err);
 }
 
-int browser_take_picture(struct tab *t, bool full, struct slice *ret, struct cay_err *err)
+int browser_take_picture(struct tab *t, const struct browser_shot_query *q, struct slice *ret,
+			 struct cay_err *err)
 {
-	uint64_t width = 0, height = 0;
+	struct picture_clip clip = {};
 	auto_json result = NULL;
 	struct jw w;
-	int r = full ? page_size(t, &width, &height, err) : 0;
+	int r = q && (q->full || q->width) ? picture_clip_find(t, q, &clip, err) : 0;
 
 	if (r < 0)
-		return r == -EREMOTEIO ? cdp_fail_refused(&t->cdp, err, "the page") : r;
-	if (width > PICTURE_SIDE_MAX || height > PICTURE_SIDE_MAX) {
+		return r;
+	if (clip.width > PICTURE_SIDE_MAX || clip.height > PICTURE_SIDE_MAX) {
 		r = cay_fail(err, CAY_E_TOO_LARGE,
-			     "the page has %" PRIu64 "x%" PRIu64 " pixels, more than %d on a side",
-			     width, height, PICTURE_SIDE_MAX);
+			     "the page has %.0fx%.0f pixels, more than %d on a side", clip.width,
+			     clip.height, PICTURE_SIDE_MAX);
 		cay_err_hint(err, "leave out `full`, or use `format=pdf`");
 		return r;
 	}
 	cdp_begin(&t->cdp, &w, "Page.captureScreenshot");
 	jw_str(&w, "format", "png");
 	jw_bool(&w, "optimizeForSpeed", true);
-	if (width && height) {
+	if (clip.width > 0 && clip.height > 0) {
 		jw_bool(&w, "captureBeyondViewport", true);
 		jw_object_begin(&w, "clip");
-		jw_u64(&w, "x", 0);
-		jw_u64(&w, "y", 0);
-		jw_u64(&w, "width", width);
-		jw_u64(&w, "height", height);
-		jw_u64(&w, "scale", 1);
+		jw_real(&w, "x", clip.x);
+		jw_real(&w, "y", clip.y);
+		jw_real(&w, "width", clip.width);
+		jw_real(&w, "height", clip.height);
+		jw_real(&w, "scale", clip.scale);
 		jw_end(&w);
 	}
 	r = cdp_call(&t->cdp, &w, &result, err);

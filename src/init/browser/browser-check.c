@@ -33,7 +33,7 @@ static const struct {
 	[BROWSER_SCROLL] = { HAS_PLACE | HAS_REF | HAS_WHEEL, 0 },
 	[BROWSER_FILL] = { HAS_REF | HAS_TEXT, HAS_REF | HAS_TEXT },
 	[BROWSER_TYPE] = { HAS_TEXT, HAS_TEXT },
-	[BROWSER_PRESS] = { HAS_KEYS | HAS_REPEAT, HAS_KEYS },
+	[BROWSER_PRESS] = { HAS_KEYS | HAS_REPEAT | HAS_DURATION, HAS_KEYS },
 	[BROWSER_UPLOAD] = { HAS_REF | HAS_PATHS, HAS_REF | HAS_PATHS },
 	[BROWSER_EVALUATE] = { HAS_SCRIPT, HAS_SCRIPT },
 	[BROWSER_WAIT] = { HAS_TEXT | HAS_SELECTOR | HAS_DURATION, HAS_DURATION },
@@ -159,6 +159,9 @@ static int action_check(const struct browser_action *a, struct cay_err *err)
 		r = cay_fail_field(
 			err, CAY_E_INVALID, "keys",
 			"a click takes only modifiers: ctrl, shift, alt and meta, joined by +");
+	if (r >= 0 && a->type == BROWSER_PRESS && a->has_duration && (n != 1 || a->has_repeat))
+		r = cay_fail_field(err, CAY_E_INVALID, "duration_ms",
+				   "only one combination can be held, once");
 	if (r >= 0 && a->keys && a->type == BROWSER_PRESS)
 		for (size_t i = 0; i < n && r >= 0; i++)
 			if (!keys[i].name)
@@ -191,5 +194,16 @@ int browser_actions_check(const struct browser_act *q, struct cay_err *err)
 			err, CAY_E_INVALID, "actions",
 			"all duration_ms together must be at least %d s less than timeout_ms",
 			TIMEOUT_MARGIN_MS / 1000);
+	return 0;
+}
+
+int browser_shot_check(const struct browser_shot_query *q, struct cay_err *err)
+{
+	if (!q->width != !q->height)
+		return cay_fail_field(err, CAY_E_INVALID, q->width ? "height" : "width",
+				      "width and height belong together");
+	if (q->width && (q->full || q->format == BROWSER_PDF))
+		return cay_fail_field(err, CAY_E_INVALID, "width",
+				      "a region is shown as PNG, of what is in view");
 	return 0;
 }

@@ -71,11 +71,12 @@ static int browser_describe(struct devtools *d, struct arena *arena, struct brow
 
 	if (r >= 0)
 		r = cdp_parse(body.data, body.len, &j, err);
-	version = r >= 0 ? json_string_value(json_object_get(j, "Browser")) : NULL;
-	if (r >= 0 && (!version || strlen(version) > 64))
-		r = devtools_fail(err, "sent an invalid version");
-	if (r >= 0)
-		r = tabs_read(d, arena, &ret->tabs, err);
+	if (r < 0)
+		return r;
+	version = json_string_value(json_object_get(j, "Browser"));
+	if (!version || strlen(version) > 64)
+		return devtools_fail(err, "sent an invalid version");
+	r = tabs_read(d, arena, &ret->tabs, err);
 	if (r < 0)
 		return r;
 	ret->running = ret->has_port = true;
@@ -93,7 +94,7 @@ static void child_browser_info(struct child_op *w, struct request *rq)
 
 	devtools_set_deadline(&d, READ_MS);
 	if (r >= 0)
-		r = browser_describe(&d, &rq->arena, &reply, &err);
+		(void)!browser_describe(&d, &rq->arena, &reply, &err);
 	else if (err.code == CAY_E_STATE)
 		err = (struct cay_err){}; /* none runs: that is an answer */
 	child_op_reply_json(w, &browser_info_table, &reply, &err);
@@ -128,10 +129,12 @@ static void child_browser_shot(struct child_op *w, struct request *rq)
 	int r;
 
 	tab_init(&t, &arena);
-	r = browser_open_page(w, &t, q->tab, &err);
+	r = browser_shot_check(q, &err);
+	if (r >= 0)
+		r = browser_open_page(w, &t, q->tab, &err);
 	if (r >= 0)
 		r = q->format == BROWSER_PDF ? browser_print(&t, &text, &err)
-					     : browser_take_picture(&t, q->full, &text, &err);
+					     : browser_take_picture(&t, q, &text, &err);
 	if (r >= 0 && (buf_reserve(&png, BASE64_BYTES(text.n) + 1) < 0 ||
 		       base64_decode(text.p, text.n, (uint8_t *)png.data, &n) < 0))
 		r = devtools_fail(&err, "sent an invalid picture or PDF");
@@ -320,7 +323,7 @@ static int browser_read_after(struct browser_hand *h, const struct browser_act *
 	if (r >= 0)
 		r = browser_read_page(t, q->snapshot, NULL, q->max_chars, &ret->page, err);
 	if (r >= 0 && q->screenshot == AFTER_SHOT) {
-		r = browser_take_picture(t, false, &png, err);
+		r = browser_take_picture(t, NULL, &png, err);
 		if (r >= 0 && png.n > PNG_IN_JSON_MAX)
 			r = cay_fail(err, CAY_E_TOO_LARGE,
 				     "the picture is too large for this reply; get it by "

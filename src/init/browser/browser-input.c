@@ -135,12 +135,29 @@ static int key_press(struct browser_hand *h, const struct browser_key *k, struct
 	return r < 0 ? r : key_send(h, k, false, err);
 }
 
+static int key_hold(struct browser_hand *h, const struct browser_key *k, uint64_t ms,
+		    struct cay_err *err)
+{
+	struct cay_err up_err = {};
+	int r = key_send(h, k, true, err), up;
+
+	if (r < 0)
+		return r;
+	r = browser_pause(h, ms, err);
+	up = key_send(h, k, false, &up_err);
+	if (r >= 0 && up < 0)
+		*err = up_err;
+	return r < 0 ? r : up;
+}
+
 int browser_press(struct browser_hand *h, const struct browser_action *a, struct cay_err *err)
 {
 	struct browser_key keys[BROWSER_KEYS_MAX];
 	size_t n = 0;
 	int r = browser_keys_parse(a->keys, keys, &n, err);
 
+	if (r >= 0 && a->has_duration)
+		return key_hold(h, &keys[0], a->duration_ms, err);
 	for (uint64_t times = a->has_repeat ? a->repeat : 1; times && r >= 0; times--)
 		for (size_t i = 0; i < n && r >= 0; i++)
 			r = key_press(h, &keys[i], err);

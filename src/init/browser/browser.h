@@ -32,6 +32,8 @@ bool browser_ref_is_valid(const char *ref);
 /* Everything about a request that is known before the page is. */
 [[nodiscard]] int browser_actions_check(const struct browser_act *q, struct cay_err *err);
 
+[[nodiscard]] int browser_shot_check(const struct browser_shot_query *q, struct cay_err *err);
+
 /* What carries out actions. */
 struct browser_hand {
 	struct tab *tab;
@@ -47,11 +49,14 @@ struct browser_hand {
 [[nodiscard]] int browser_read_page(struct tab *t, unsigned filter, const char *ref,
 				    uint64_t max_chars, struct browser_snapshot *ret,
 				    struct cay_err *err);
-/* A picture of what the tab shows, or of the whole page: base64, in the arena of the tab. */
-[[nodiscard]] int browser_take_picture(struct tab *t, bool full, struct slice *ret,
-				       struct cay_err *err);
+/* A picture of what the tab shows, of a region of it, or of the whole page: base64, in the arena of
+ * the tab.  q: NULL, or one that browser_shot_check() accepts. */
+[[nodiscard]] int browser_take_picture(struct tab *t, const struct browser_shot_query *q,
+				       struct slice *ret, struct cay_err *err);
 /* The page as PDF, in the same form. */
 [[nodiscard]] int browser_print(struct tab *t, struct slice *ret, struct cay_err *err);
+/* Let the page work meanwhile. */
+[[nodiscard]] int browser_pause(struct browser_hand *h, uint64_t ms, struct cay_err *err);
 /* of browser-input.c */
 [[nodiscard]] int browser_type(struct browser_hand *h, const char *text, struct cay_err *err);
 [[nodiscard]] int browser_press(struct browser_hand *h, const struct browser_action *a,

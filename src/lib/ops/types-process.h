@@ -277,6 +277,7 @@ enum browser_format { BROWSER_PNG, BROWSER_PDF, BROWSER_NUM_FORMATS };
 
 struct browser_shot_query {
 	const char *tab;
+	uint64_t x, y, width, height;
 	bool full;
 	unsigned format; /* enum browser_format */
 };

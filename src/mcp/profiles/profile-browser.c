@@ -10,7 +10,8 @@
 #include "mcp/profiles/profile-parts.h"
 
 #define TEXT_MAX 50000   /* characters of a page */
-#define FETCH_MAX 100000 /* of one that WebFetch reads */
+#define FETCH_MAX 100000 /* of one that WebFetch or find reads */
+#define FOUND_MAX 20     /* lines */
 
 const char *const page_filters[] = { "visible", "all", "interactive", NULL };
 const char *const page_targets[] = { "coordinate", "ref", NULL };
@@ -40,6 +41,9 @@ static const struct page_tool {
 	{ "wait", "wait", NULL, 0, "Waited." },
 	{ "new_tab", "tab_new", NULL, 0, NULL },
 	{ "close_tab", "tab_close", NULL, 0, "Closed." },
+	{ "mouse_move", "hover", NULL, 0, "Moved the mouse." },
+	{ "hold_key", "press", NULL, 0, "Held." },
+	{ "file_upload", "upload", NULL, 0, "Uploaded." },
 	{ "javascript_exec", "evaluate", NULL, 0, NULL },
 	/* deep-agent */
 	{ "browser_navigate", "navigate", NULL, 0, NULL },
@@ -105,6 +109,7 @@ static int action_put_args(const struct tool_run *run, json_t *action)
 		{ "key", "keys" },
 		{ "repeat", "repeat" },
 		{ "text", "text" },
+		{ "paths", "paths" },
 		{ "value", "text" },
 		{ "expression", "script" },
 		{ "script", "script" },
@@ -132,10 +137,13 @@ static int action_adapt(const struct tool_run *run, const struct page_tool *tool
 		r = json_member_put(action, "type", json_string(url));
 		(void)json_object_del(action, "url");
 	}
-	if (r >= 0 && str_eq(tool->name, "key"))
+	if (r >= 0 && str_eq(tool->action, "press"))
 		r = json_member_put(action, "keys", json_string(tool_run_arg_text(run, "text")));
-	if (str_eq(tool->name, "key") || str_eq(tool->name, "javascript_exec"))
+	if (str_eq(tool->action, "press") || str_eq(tool->name, "javascript_exec"))
 		(void)json_object_del(action, "text");
+	if (r >= 0 && str_eq(tool->name, "hold_key"))
+		r = json_member_put(action, "duration_ms",
+				    json_integer((json_int_t)(duration * 1000)));
 	if (r >= 0 && str_eq(tool->name, "javascript_exec"))
 		r = json_member_put(action, "script", json_string(tool_run_arg_text(run, "text")));
 	if (r >= 0 && str_eq(tool->name, "cdp_scroll"))
@@ -377,6 +385,104 @@ int page_shot_next_call(struct tool_run *run, struct cay_err *err)
 	if (r >= 0 && tab)
 		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
 	return r;
+}
+
+int page_zoom_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *region = json_object_get(run->args, "region");
+	const char *tab = tool_run_arg_text(run, "tab_id");
+	json_int_t at[4];
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	for (size_t i = 0; i < 4; i++)
+		at[i] = json_integer_value(json_array_get(region, i));
+	if (at[0] < 0 || at[1] < 0 || at[2] <= at[0] || at[3] <= at[1])
+		return cay_fail_field(err, CAY_E_INVALID, "region",
+				      "must be x0, y0, x1, y1 with x0 < x1 and y0 < y1");
+	r = tool_run_call(run, OP_BROWSER_SHOT, err, "{s:I, s:I, s:I, s:I}", "x", at[0], "y", at[1],
+			  "width", at[2] - at[0], "height", at[3] - at[1]);
+	if (r >= 0 && tab)
+		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
+	return r;
+}
+
+/* A tab is shown by an action in it; none is enough. */
+int page_switch_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return run->step ? TOOL_FINISHED
+			 : tool_run_call(run, OP_BROWSER_ACT, err, "{s:[], s:s}", "actions", "tab",
+					 tool_run_arg_text(run, "tab_id"));
+}
+
+int page_switch_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *page = json_object_get(run->answer.json, "page");
+
+	return tool_result_printf(out, "Switched to %s — %s", json_member_str(page, "url"),
+				  json_member_str(page, "title"));
+}
+
+static bool slice_holds_nocase(struct slice s, struct slice word)
+{
+	for (size_t at = 0; word.n && at + word.n <= s.n; at++) {
+		size_t i = 0;
+
+		while (i < word.n && ascii_to_lower(s.p[at + i]) == ascii_to_lower(word.p[i]))
+			i++;
+		if (i == word.n)
+			return true;
+	}
+	return false;
+}
+
+/* How many of the words, which have spaces between them, are in the line. */
+static unsigned words_count_in(struct slice words, struct slice line)
+{
+	unsigned n = 0;
+
+	while (words.n)
+		n += slice_holds_nocase(line, slice_cut(&words, ' '));
+	return n;
+}
+
+int page_find_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const char *tab = tool_run_arg_text(run, "tab_id");
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	r = tool_run_call(run, OP_BROWSER_SNAPSHOT, err, "{s:s, s:i}", "filter", "all", "max_chars",
+			  FETCH_MAX);
+	if (r >= 0 && tab)
+		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
+	return r;
+}
+
+/* The lines with most of the words. */
+int page_find_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	struct slice page = json_member_text(run->answer.json, "text"),
+		     words = slice_of(tool_run_arg_text(run, "query"));
+	auto_lines lines = RESULT_LINES_INIT;
+	unsigned most = 1, found = 0;
+
+	for (struct slice rest = page; rest.n;) {
+		unsigned n = words_count_in(words, slice_cut(&rest, '\n'));
+
+		most = n > most ? n : most;
+	}
+	for (struct slice rest = page; rest.n;) {
+		struct slice line = slice_cut(&rest, '\n');
+
+		if (words_count_in(words, line) == most && found++ < FOUND_MAX)
+			result_lines_printf(&lines, "%.*s", (int)line.n, line.p);
+	}
+	if (found > FOUND_MAX)
+		result_lines_printf(&lines, "[%u more]", found - FOUND_MAX);
+	return result_lines_end(&lines, "nothing on the page has any of these words", false, out);
 }
 
 int page_tabs_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

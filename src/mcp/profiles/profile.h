@@ -42,11 +42,12 @@ tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_w
 
 extern const char *const page_filters[], *const page_targets[], *const page_directions[];
 tool_next_call_fn page_act_next_call, page_read_next_call, page_html_next_call, page_text_next_call,
-	page_scroll_by_next_call, page_shot_next_call, page_fetch_next_call;
+	page_scroll_by_next_call, page_shot_next_call, page_fetch_next_call, page_zoom_next_call,
+	page_switch_next_call, page_find_next_call;
 tool_write_result_fn page_act_write_result, page_read_write_result, page_url_write_result,
 	page_title_write_result, page_info_write_result, page_scroll_by_write_result,
 	page_value_write_result, page_tabs_write_result, page_closed_write_result,
-	page_fetch_write_result;
+	page_fetch_write_result, page_switch_write_result, page_find_write_result;
 
 tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, hub_upload_next_call,
 	hub_kill_next_call, hub_info_next_call;

@@ -545,6 +545,7 @@ def test_what_is_wrong_is_refused_before_anything_is_done(browser):
     for action, field in (({"type": "click"}, "ref"), ({"type": "click", "x": 1}, "y"), ({"type": "click", "ref": "ref_1", "x": 1, "y": 1}, "ref"),
                           ({"type": "navigate", "url": "example.com"}, "url"), ({"type": "navigate", "url": "javascript:alert(1)"}, "url"),
                           ({"type": "press", "keys": "ctrl+Bogus"}, "keys"), ({"type": "press", "keys": "ctrl"}, "keys"),
+                          ({"type": "press", "keys": "a b", "duration_ms": 1}, "duration_ms"), ({"type": "press", "keys": "a", "repeat": 2, "duration_ms": 1}, "duration_ms"),
                           ({"type": "click", "ref": "ref_1", "keys": "a"}, "keys"), ({"type": "fill", "ref": "ref_1"}, "text"),
                           ({"type": "back", "text": "x"}, "text"), ({"type": "drag", "ref": "ref_1"}, "to_ref"), ({"type": "wait"}, "duration_ms"),
                           ({"type": "upload", "ref": "ref_1"}, "paths"), ({"type": "evaluate"}, "script")):
@@ -554,3 +555,5 @@ def test_what_is_wrong_is_refused_before_anything_is_done(browser):
     error = refused(browser, "invalid_argument", {"type": "wait", "duration_ms": 60000})
     assert error["field"] == "actions"
     assert refused(browser, "invalid_argument", ok, tab="../list")["field"] == "tab"
+    for query, field in ("width=10", "height"), ("width=10&height=10&full=true", "width"), ("x=5000&width=10&height=10", "width"):
+        assert json.loads(browser.node.open("GET", browser.at + "/shot?" + query).read())["error"]["field"] == field

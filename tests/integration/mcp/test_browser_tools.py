@@ -92,6 +92,16 @@ def test_anthropics_browser_toolset(tools):
     assert "Some words, bold ones" in tools("get_page_text")
     [picture] = tools.content("screenshot", {})
     assert picture["type"] == "image" and base64.b64decode(picture["data"])[:4] == b"\x89PNG"
+    [region] = tools.content("zoom", {"region": [10, 20, 210, 120]})
+    width, height = (int.from_bytes(base64.b64decode(region["data"])[i:i + 4], "big") for i in (16, 20))
+    assert 1200 < width <= 1280 and abs(width - 2 * height) <= 2, "as wide as the view without its scroll bar"
+    assert tools("find", query="button SEND").startswith('- button "Send" [ref_') and tools("find", query="zzz") == "nothing on the page has any of these words"
+    assert tools("mouse_move", target={"type": "coordinate", "x": 5, "y": 5}) == "Moved the mouse."
+    tools("javascript_exec", text="addEventListener('keydown', e => e.repeat || (window.began = performance.now())); addEventListener('keyup', () => window.held = performance.now() - began); 1")
+    assert tools("hold_key", text="ArrowDown", duration=0.5) == "Held." and 450 < float(tools("javascript_exec", text="held")) < 5000
+    tools.node.exec(tools.box, ["sh", "-c", "echo one > /workspace/a.txt"])
+    assert tools("file_upload", target=ref('file "File"'), paths=["/workspace/a.txt"]) == "Uploaded."
+    assert tools("javascript_exec", text="document.querySelector('[name=file]').files[0].name") == '"a.txt"'
     assert tools("javascript_exec", text="({a: [1]})") == '{"a":[1]}'
     assert "ReferenceError" in tools("javascript_exec", True, text="nothing.there")
     assert tools("new_tab", url=HOME + "/late").startswith(f"Navigated to {HOME}/late")
@@ -99,6 +109,9 @@ def test_anthropics_browser_toolset(tools):
     tabs = tools("list_tabs").splitlines()
     assert len(tabs) == 2 and tabs[0].endswith("(active)") and "/late" in tabs[0]
     assert "Order form" in tools("read_page", tab_id=tabs[1].split()[0])
+    assert tools("switch_tab", tab_id=tabs[1].split()[0]) == f"Switched to {HOME}/ — Form & more"
+    assert tools("list_tabs").splitlines()[0].split()[0] == tabs[1].split()[0]
+    assert "/late" in tools("switch_tab", tab_id=tabs[0].split()[0])
     assert tools("close_tab") == "Closed." and len(tools("list_tabs").splitlines()) == 1
     tools("navigate", url=HOME + "/second")
     assert "Form & more" in tools("navigate", url="back") and "Second" in tools("navigate", url="forward")

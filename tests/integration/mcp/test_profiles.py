@@ -41,7 +41,7 @@ class User:
     def without_a_browser(self):
         """The tools of browsers, of which this image has none: mcp/test_browser_tools.py has one."""
         target = {"type": "ref", "ref": "ref_1"}
-        values = {"target": target, "from": target, "scroll_direction": "up", "direction": "up", "duration": 1, "x": 1, "y": -1, "url": "about:blank"}
+        values = {"target": target, "from": target, "scroll_direction": "up", "direction": "up", "duration": 1, "x": 1, "y": -1, "url": "about:blank", "paths": ["/x"], "region": [1, 1, 9, 9]}
         for t in TABLE[self.profile]["tools"]:
             if t["name"].startswith(("browser_", "cdp_", "open_browser", "WebFetch")) or self.profile == "browser":
                 said = self(t["name"], True, **{k: values.get(k, "x") for k in t["inputSchema"].get("required", [])})
