@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A page as Markdown, for reading: its main part, without navigation, controls and what is hidden.
 //
-// Read before page.js, which has the members of nodes that a page cannot hide.
+// Evaluated before page.js, which calls it with its own functions for nodes and texts.
 globalThis.cayMarkdown = ({ clean, HIDDEN, MAX_TEXT, MAX_NODES, tagOf, kindOf, attributeOf, shadowOf, childrenOf, findIn, isShown }) => {
   const NOT_READ = /^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE|NAV|FOOTER|ASIDE|BUTTON|INPUT|SELECT|TEXTAREA|SVG|CANVAS|VIDEO|AUDIO|IFRAME|OBJECT|DIALOG)$/i;
   const BLOCKS = new RegExp('^(ADDRESS|ARTICLE|BLOCKQUOTE|BODY|DD|DETAILS|DIV|DL|DT|FIGCAPTION|FIGURE|FORM|H[1-6]|HEADER|HR|LI|MAIN|OL|P|PRE|SECTION|' +
     'SUMMARY|TABLE|TBODY|TD|TH|TR|UL)$');
-  const MAX_DEPTH = 200, MAX_ROWS = 2000;
+  const MAX_DEPTH = 200, MAX_ROWS = 2000, MAX_CELLS = 200;
   const lengthOf = e => (e?.innerText || '').length;
   const mainPart = () => {
     const parts = [...document.querySelectorAll('main, [role=main], article')].slice(0, 200).map(e => [lengthOf(e), e]).sort((a, b) => b[0] - a[0]);
@@ -98,7 +98,7 @@ globalThis.cayMarkdown = ({ clean, HIDDEN, MAX_TEXT, MAX_NODES, tagOf, kindOf, a
         return ['---'];
       if (tag === 'PRE') {
         const text = visibleText(e.textContent).replace(/\n+$/, '');
-        const fence = '`'.repeat(Math.max(3, ...[...text.matchAll(/`+/g)].slice(0, 1000).map(m => m[0].length + 1)));
+        const fence = '`'.repeat((text.match(/`{3,}/g) || []).reduce((n, run) => Math.max(n, run.length + 1), 3));
         return [`${fence}\n${text}\n${fence}`];
       }
       if (tag === 'BLOCKQUOTE') {
@@ -127,7 +127,7 @@ globalThis.cayMarkdown = ({ clean, HIDDEN, MAX_TEXT, MAX_NODES, tagOf, kindOf, a
 
     table(e, depth) {
       const rows = [...e.querySelectorAll('tr')].slice(0, MAX_ROWS).filter(r => !this.skips(r, depth)).map(r =>
-        [...r.children].map(c => this.inline(c, depth + 1).replace(/\s+/g, ' ').trim().replaceAll('|', '\\|')));
+        [...r.children].slice(0, MAX_CELLS).map(c => this.inline(c, depth + 1).replace(/\s+/g, ' ').trim().replaceAll('|', '\\|')));
       const width = Math.max(0, ...rows.map(r => r.length));
       if (!width)
         return [];

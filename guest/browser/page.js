@@ -321,9 +321,8 @@
       const text = whole.replace(/[^\S\n]+/g, ' ').replace(/\n{3,}/g, '\n\n').replace(HIDDEN, c => c === '\n' ? c : ' ').trim().toWellFormed();
       return cut(text, max);
     }
-    if (filter === 'markdown') {
+    if (filter === 'markdown')
       return cut(markdownOf(ref ? root : null), max);
-    }
     if (root)
       walk.walk(root, offsetOf(documentOf(root)), false);
     walk.flush();

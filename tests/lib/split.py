@@ -2,13 +2,12 @@
 """Which tests run in the plain build and which under ASan, when a commit runs each once
 
 CAY_SPLIT=SEED: a test runs in one of the two builds, by the parity of the hash of its name
-and the seed.  The next seed has it in the other one, so a test meets the sanitizer at least
-every second commit.  Tests marked `plain` or `alone` always run in the plain build: they
+and the seed.  The next seed has it in the other one.  Tests marked `plain` or `alone` always run in the plain build: they
 judge by the clock, or preload a library.  Tests marked `sweep` are many and long: they
 always run in the plain build, and one in SWEEP of them under ASan as well.  Those marked
 `sampled` are alike but for one thing, as the moment of a cut or the client of HTTP: one in SAMPLE has its turn.
 Of all but those in CAY_RECENT, files of tests that changed lately, one in REST has no turn.
-So of six seeds that follow each other a test runs with four, two in either build.
+So of six seeds that follow each other a test runs with four; one without a mark with two in either build.
 Without CAY_SPLIT every test runs in the build it is given, except `plain` ones under ASan.
 """
 import hashlib

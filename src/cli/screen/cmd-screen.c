@@ -176,7 +176,9 @@ const struct cmd cmd_window_ls = {
 		    { "TITLE", "title" }),
 };
 
-static int window_prepare(void *args, const struct opt_words *w, unsigned type, struct cay_err *err)
+/* The type of the action is that of the command's defaults. */
+static int cmd_window_prepare(struct cli *, void *args, const struct opt_words *w,
+			      struct api_call *, struct cay_err *err)
 {
 	struct screen_args *a = args;
 
@@ -184,38 +186,27 @@ static int window_prepare(void *args, const struct opt_words *w, unsigned type, 
 		return cay_fail(err, CAY_E_INVALID,
 				"invalid window '%s': 'cay window ls' lists their ids",
 				w->operands[1]);
-	a->action.type = type;
 	a->action.has_window = true;
 	return screen_args_finish(args);
-}
-
-static int cmd_window_focus_prepare(struct cli *, void *args, const struct opt_words *w,
-				    struct api_call *, struct cay_err *err)
-{
-	return window_prepare(args, w, SCREEN_FOCUS, err);
 }
 
 const struct cmd cmd_window_focus = {
 	CMD_USAGE("window focus", "[--json] SANDBOX WINDOW"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
 	CMD_OPTIONS(screen_args, OPTS_END),
+	.defaults = &(const struct screen_args){ .action.type = SCREEN_FOCUS },
 	.help = "Bring a window to the front, where it gets what is typed",
-	.prepare = cmd_window_focus_prepare,
+	.prepare = cmd_window_prepare,
 	.op = OP_SCREEN_ACT,
 };
-
-static int cmd_window_close_prepare(struct cli *, void *args, const struct opt_words *w,
-				    struct api_call *, struct cay_err *err)
-{
-	return window_prepare(args, w, SCREEN_CLOSE, err);
-}
 
 const struct cmd cmd_window_close = {
 	CMD_USAGE("window close", "[--json] SANDBOX WINDOW"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_FREE),
 	CMD_OPTIONS(screen_args, OPTS_END),
+	.defaults = &(const struct screen_args){ .action.type = SCREEN_CLOSE },
 	.help = "Close a window, as its close button does",
-	.prepare = cmd_window_close_prepare,
+	.prepare = cmd_window_prepare,
 	.op = OP_SCREEN_ACT,
 };
 

@@ -50,7 +50,7 @@ static int owner_detach(const struct init *in, int report)
 
 int screen_copy(const struct init *in, const char *text, struct cay_err *err)
 {
-	int report[2];
+	int report[2], r = 0;
 	struct pollfd p;
 	pid_t pid;
 	char byte;
@@ -62,12 +62,15 @@ int screen_copy(const struct init *in, const char *text, struct cay_err *err)
 		owner_main(in, slice_of(text), report[1]);
 	(void)close(report[1]);
 	p = (struct pollfd){ .fd = report[0], .events = POLLIN };
-	if (pid < 0 || poll(&p, 1, OWNER_MS) <= 0 || read(report[0], &byte, 1) != 1)
-		(void)cay_fail(err, CAY_E_UNAVAILABLE,
-			       pid < 0 ? "cannot create a process for the clipboard"
-				       : "the X server of the sandbox did not take the clipboard");
+	if (pid < 0) {
+		r = cay_fail(err, CAY_E_LIMIT, "cannot create a process for the clipboard");
+	} else if (poll(&p, 1, OWNER_MS) <= 0 || read(report[0], &byte, 1) != 1) {
+		r = cay_fail(err, CAY_E_UNAVAILABLE,
+			     "the X server of the sandbox did not take the clipboard");
+		(void)kill(pid, SIGKILL); /* a text that was refused must not arrive later */
+	}
 	(void)close(report[0]);
-	return err->code ? -EIO : 0;
+	return r;
 }
 
 static void child_screen_clipboard(struct child_op *w, struct request *)

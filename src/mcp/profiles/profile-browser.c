@@ -172,9 +172,16 @@ static int page_make_action(const struct tool_run *run, const struct page_tool *
 	return r < 0 ? r : action_adapt(run, tool, a);
 }
 
-int page_act_next_call(struct tool_run *run, struct cay_err *err)
+/* Add the tab that the tool was given, if any, to a call that has begun. */
+static int page_set_tab(struct tool_run *run, int r, struct cay_err *err)
 {
 	const char *tab = tool_run_arg_text(run, "tab_id");
+
+	return r < 0 || !tab ? r : tool_run_set(run, err, "{s:s}", "tab", tab);
+}
+
+int page_act_next_call(struct tool_run *run, struct cay_err *err)
+{
 	const char *state = tool_run_arg_text(run, "state");
 	json_t *action;
 	int r;
@@ -190,7 +197,7 @@ int page_act_next_call(struct tool_run *run, struct cay_err *err)
 		return cay_no_memory(err);
 	}
 	r = tool_run_call(run, OP_BROWSER_ACT, err, "{s:[o]}", "actions", action);
-	return r < 0 || !tab ? r : tool_run_set(run, err, "{s:s}", "tab", tab);
+	return page_set_tab(run, r, err);
 }
 
 /* An action that failed is an error of the tool. */
@@ -246,7 +253,7 @@ int page_act_write_result(struct tool_run *run, struct tool_result *out, struct 
 /* Readings. */
 int page_read_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const char *tab = tool_run_arg_text(run, "tab_id"), *ref = tool_run_arg_text(run, "ref");
+	const char *ref = tool_run_arg_text(run, "ref");
 	const char *filter = tool_run_arg_text(run, "filter");
 	int r;
 
@@ -256,11 +263,8 @@ int page_read_next_call(struct tool_run *run, struct cay_err *err)
 		filter = str_eq(run->tool->name, "get_page_text") ? "text" : "none";
 	r = tool_run_call(run, OP_BROWSER_SNAPSHOT, err, "{s:s, s:i}", "filter", filter,
 			  "max_chars", TEXT_MAX / 2);
-	if (r >= 0 && tab)
-		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
-	if (r >= 0 && ref)
-		r = tool_run_set(run, err, "{s:s}", "ref", ref) < 0 ? -ENOMEM : r;
-	return r;
+	r = page_set_tab(run, r, err);
+	return r < 0 || !ref ? r : tool_run_set(run, err, "{s:s}", "ref", ref);
 }
 
 int page_read_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -374,7 +378,6 @@ int page_value_write_result(struct tool_run *run, struct tool_result *out, struc
 
 int page_shot_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const char *tab = tool_run_arg_text(run, "tab_id");
 	bool pdf = str_eq(run->tool->name, "browser_pdf");
 	int r;
 
@@ -382,15 +385,12 @@ int page_shot_next_call(struct tool_run *run, struct cay_err *err)
 		return TOOL_FINISHED;
 	r = tool_run_call(run, OP_BROWSER_SHOT, err, "{s:b, s:s}", "full",
 			  tool_run_arg_bool(run, "full_page"), "format", pdf ? "pdf" : "png");
-	if (r >= 0 && tab)
-		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
-	return r;
+	return page_set_tab(run, r, err);
 }
 
 int page_zoom_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const json_t *region = json_object_get(run->args, "region");
-	const char *tab = tool_run_arg_text(run, "tab_id");
 	json_int_t at[4];
 	int r;
 
@@ -403,9 +403,7 @@ int page_zoom_next_call(struct tool_run *run, struct cay_err *err)
 				      "must be x0, y0, x1, y1 with x0 < x1 and y0 < y1");
 	r = tool_run_call(run, OP_BROWSER_SHOT, err, "{s:I, s:I, s:I, s:I}", "x", at[0], "y", at[1],
 			  "width", at[2] - at[0], "height", at[3] - at[1]);
-	if (r >= 0 && tab)
-		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
-	return r;
+	return page_set_tab(run, r, err);
 }
 
 /* A tab is shown by an action in it; none is enough. */
@@ -449,16 +447,13 @@ static unsigned words_count_in(struct slice words, struct slice line)
 
 int page_find_next_call(struct tool_run *run, struct cay_err *err)
 {
-	const char *tab = tool_run_arg_text(run, "tab_id");
 	int r;
 
 	if (run->step)
 		return TOOL_FINISHED;
 	r = tool_run_call(run, OP_BROWSER_SNAPSHOT, err, "{s:s, s:i}", "filter", "all", "max_chars",
 			  FETCH_MAX);
-	if (r >= 0 && tab)
-		r = tool_run_set(run, err, "{s:s}", "tab", tab) < 0 ? -ENOMEM : r;
-	return r;
+	return page_set_tab(run, r, err);
 }
 
 /* The lines with most of the words. */
@@ -482,7 +477,8 @@ int page_find_write_result(struct tool_run *run, struct tool_result *out, struct
 	}
 	if (found > FOUND_MAX)
 		result_lines_printf(&lines, "[%u more]", found - FOUND_MAX);
-	return result_lines_end(&lines, "nothing on the page has any of these words", false, out);
+	return result_lines_end(&lines, "nothing on the page has any of these words",
+				json_member_number(run->answer.json, "left"), out);
 }
 
 int page_tabs_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)

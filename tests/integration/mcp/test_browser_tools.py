@@ -3,7 +3,6 @@
 import base64
 import json
 import pathlib
-import random
 import re
 
 import cay
@@ -11,6 +10,7 @@ import mcp
 import pytest
 import unpacked
 from nodes import BUILD
+from tool_user import ToolUser, using
 
 pytestmark = pytest.mark.one_lane  # its sandboxes
 SERVER = (pathlib.Path(__file__).parents[3] / "tests/fixtures/browser/server.py").read_text()
@@ -24,26 +24,13 @@ def desk():
         yield w
 
 
-class Tools:
-    """Calls tools of a profile; their sandbox has a web server."""
+class Tools(ToolUser):
+    """Its sandbox has a web server."""
 
     def __init__(self, node, profile, start):
-        self.group = "b-" + "".join(random.choices("abcdefgh", k=10))
-        self.node, self.client = node, node.client(query=f"?profile={profile}&group={self.group}")
-        self.client.timeout_s = 60
-        tool, arguments = start
-        self(tool, **arguments)
-        [self.box] = [s["id"] for s in node.door().call("GET", f"/v1/sandboxes?group={self.group}")["sandboxes"]]
+        super().__init__(node, profile, start)
         self.server = node.exec_detached(self.box, ["python3", "-c", SERVER, "8000"])
         node.call("GET", f"/v1/sandboxes/{self.box}/ports/8000?wait_ms=10000")
-
-    def content(self, tool, arguments, fails=False):
-        result = self.client.ask("tools/call", {"name": tool, "arguments": arguments})
-        assert result["isError"] == fails, result["content"]
-        return result["content"]
-
-    def __call__(self, tool, fails=False, **arguments):
-        return "\n".join(b.get("text", b.get("mimeType")) for b in self.content(tool, arguments, fails))
 
     def reported(self, key):
         def lines():
@@ -51,20 +38,12 @@ class Tools:
         cay.wait_for(key, lambda: lines() or None, 10)
         return lines()
 
-    def end(self):
-        self.node.door().call("DELETE", f"/v1/sandboxes?group={self.group}")
-
 
 @pytest.fixture
 def tools(desk, request):
     t = Tools(desk, *request.param)
     yield t
     t.end()
-
-
-def using(profile, tool, **arguments):
-    """A first call makes the sandbox."""
-    return pytest.mark.parametrize("tools", [(profile, (tool, arguments))], ids=[profile], indirect=True)
 
 
 @using("browser", "list_tabs")

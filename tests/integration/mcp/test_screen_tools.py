@@ -3,13 +3,13 @@
 import base64
 import json
 import pathlib
-import random
 
 import cay
 import mcp
 import pytest
 import unpacked
 from nodes import BUILD
+from tool_user import ToolUser, using
 
 pytestmark = pytest.mark.one_lane  # its sandboxes
 CLIENT = (pathlib.Path(__file__).parents[3] / "tests/fixtures/screen/x_client.py").read_text()
@@ -23,28 +23,15 @@ def desk():
         yield w
 
 
-class Tools:
-    """Calls tools of a profile; their sandbox has the client over its whole screen."""
+class Tools(ToolUser):
+    """Its sandbox has the client over its whole screen."""
 
     def __init__(self, node, profile, start):
-        self.group = "s-" + "".join(random.choices("abcdefgh", k=10))
-        self.node, self.client = node, node.client(query=f"?profile={profile}&group={self.group}")
-        self.client.timeout_s = 60
-        tool, arguments = start
-        self(tool, **arguments)
-        [self.box] = [s["id"] for s in node.door().call("GET", f"/v1/sandboxes?group={self.group}")["sandboxes"]]
+        super().__init__(node, profile, start)
         self.watch = node.exec_detached(self.box, ["python3", "-c", CLIENT, "watch"])
         self.read = 0
         cay.wait_for("the client's window", lambda: self.lines(), 30)
         self.read = 1
-
-    def content(self, tool, arguments, fails=False):
-        result = self.client.ask("tools/call", {"name": tool, "arguments": arguments})
-        assert result["isError"] == fails, result["content"]
-        return result["content"]
-
-    def __call__(self, tool, fails=False, **arguments):
-        return "\n".join(b.get("text", b.get("mimeType")) for b in self.content(tool, arguments, fails))
 
     def lines(self):
         return [json.loads(l) for l in self.node.exec_output(self.box, self.watch).rpartition(b"\n")[0].splitlines()]
@@ -56,20 +43,12 @@ class Tools:
         self.read += len(new)
         return [(k, e[k], e["x"], e["y"]) if (k := next(iter(e))) in ("down", "up") else e.get("text") or e["key"] for e in new]
 
-    def end(self):
-        self.node.door().call("DELETE", f"/v1/sandboxes?group={self.group}")
-
 
 @pytest.fixture
 def tools(desk, request):
     t = Tools(desk, *request.param)
     yield t
     t.end()
-
-
-def using(profile, tool, **arguments):
-    """A first call makes the sandbox."""
-    return pytest.mark.parametrize("tools", [(profile, (tool, arguments))], ids=[profile], indirect=True)
 
 
 def click(button, x, y, times=1):
